@@ -1,0 +1,85 @@
+"""Every error that a user can meet, as a tree; each branch has its exit code.
+
+::
+
+    InfraRSIError
+    ├── UsageError            2   a wrong argument, or nothing to work on
+    ├── RepositoryError       2   not a git repository, no commit
+    ├── ContractError         3   the contract cannot be read, or what it locked has changed
+    ├── RejectedError         4   the judge refused
+    ├── InconclusiveError     5   the judge could not tell
+    ├── LedgerError           6   the ledger was altered, or cannot be written
+    ├── BusyError             7   another command is at work here
+    ├── ReferenceFailedError  8   the reference launch fails, hangs, or shows no update
+    └── EditError             9   a patch does not apply
+
+Exit code 0 is done; 1 is a defect of InfraRSI itself; 130 is Ctrl-C.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class InfraRSIError(Exception):
+    """What is wrong in one sentence, and in ``hint`` what to do about it."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class UsageError(InfraRSIError):
+    """A wrong argument, or a stage called before the one that it needs."""
+
+    exit_code = 2
+
+
+class RepositoryError(InfraRSIError):
+    """The place is not a git repository that a trial can start from."""
+
+    exit_code = 2
+
+
+class ContractError(InfraRSIError):
+    """The contract cannot be read, or something that it locked has changed."""
+
+    exit_code = 3
+
+
+class RejectedError(InfraRSIError):
+    """The judge refused."""
+
+    exit_code = 4
+
+
+class InconclusiveError(InfraRSIError):
+    """The judge could not tell."""
+
+    exit_code = 5
+
+
+class LedgerError(InfraRSIError):
+    """The ledger was altered, or it cannot be written."""
+
+    exit_code = 6
+
+
+class BusyError(InfraRSIError):
+    """Another command holds the ledger."""
+
+    exit_code = 7
+
+
+class ReferenceFailedError(InfraRSIError):
+    """The reference launch itself fails, hangs, or shows no update."""
+
+    exit_code = 8
+
+
+class EditError(InfraRSIError):
+    """A patch does not apply exactly; it is refused whole."""
+
+    exit_code = 9

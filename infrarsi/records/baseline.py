@@ -1,0 +1,57 @@
+"""A Baseline: what doctor measured of the reference on this machine."""
+
+from __future__ import annotations
+
+from infrarsi.records.base import Record
+from infrarsi.records.estimate import Estimate
+
+
+class Band(Record):
+    """The allowed deviation of one metric from the reference, and where it came from."""
+
+    metric: str
+    """``loss``, ``grad_norm``, ``update_norm`` (log ratios) or ``sketch`` (relative L2)."""
+    limit: float
+    """Largest deviation over all compared updates that still passes."""
+    source: str
+    """The null launches and the rule that gave the limit, in words."""
+
+
+class Baseline(Record):
+    """The reference run on one machine: speed, memory, noise and numerical bands."""
+
+    task_digest: str
+    machine_digest: str
+    trials: tuple[str, ...]
+    """Ids of the A/A launches."""
+    null_trials: tuple[str, ...]
+    update_s: Estimate
+    """Steady seconds an update."""
+    cold_start_s: float
+    """Median seconds from launch to the end of the first update."""
+    launch_s: float
+    """Median wall seconds of one launch: what one trial costs."""
+    peak_bytes: int
+    """Largest peak of the A/A launches, in the contract's unit."""
+    phase_share: dict[str, float]
+    """Share of the steady update time by phase; sums to 1."""
+    mfu: float | None = None
+    """Model FLOP/s over measured peak FLOP/s, as a fraction."""
+    flops_per_update: float | None = None
+    """6 * parameters * tokens, plus the causal attention term where known."""
+    peak_flops: float | None = None
+    """Measured by a float32 matmul in the training interpreter, FLOP/s."""
+    num_parameters: int | None = None
+    noise_sd: float
+    """Standard deviation of log update time between launches."""
+    bias: float
+    """Mean log ratio between interleaved A and A': should be near zero."""
+    least_detectable: float
+    """Relative speedup that the planned confirmation can tell from none."""
+    bands: tuple[Band, ...]
+    nondeterministic: bool
+    """Whether two identical launches differed in any compared number."""
+    reference_trial: str
+    """Id of the launch that candidates are paired with."""
+    wall_s: float
+    """What the calibration cost."""

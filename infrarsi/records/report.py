@@ -1,0 +1,170 @@
+"""The Report: every number that ``report.html``, ``report.md`` and ``report.json`` show."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from infrarsi.records.base import Record, Scalar
+from infrarsi.records.estimate import Estimate
+from infrarsi.records.verdict import Finding, Ruling
+
+
+class TrialRow(Record):
+    """One trial of the search, as the report lists it."""
+
+    index: int
+    """Order in the search, counting from 1."""
+    trial_id: str
+    candidate: str
+    """Short id of the candidate."""
+    change: str
+    """What differs from the reference, in words: ``+sdpa, recompute=False``."""
+    reason: str
+    """Why the search tried it."""
+    outcome: str
+    verdict: Ruling | None = None
+    why: str = ""
+    """For a failure or a refusal: the reason in one sentence."""
+    update_s: float | None = None
+    screening_speedup: float | None = None
+    """Reference over candidate, of one launch: ranks, never decides."""
+    peak_bytes: int | None = None
+    predicted_update_s: Estimate | None = None
+    predicted_peak_bytes: Estimate | None = None
+    p_fits: float | None = None
+    wall_s: float
+    dollars: float | None = None
+
+
+class Trials(Record):
+    """The search in counts."""
+
+    outcomes: dict[str, int]
+    """Trials by outcome: ok, oom, crashed, hung, ..."""
+    verdicts: dict[str, int]
+    """Screening verdicts by ruling: pass, fail, inconclusive."""
+    failed_share: float
+    """Share of search trials that ended neither ok nor stopped early."""
+    rows: tuple[TrialRow, ...]
+
+
+class Part(Record):
+    """What one part of the winner adds, measured by taking it out."""
+
+    name: str
+    """``+sdpa`` or ``recompute=False``."""
+    kind: Literal["knob", "patch"]
+    gain: Estimate
+    """Time without the part over time with it; 1 adds nothing."""
+    kept: bool
+    note: str = ""
+    """For instance: ``without it the launch runs out of memory``."""
+
+
+class Winner(Record):
+    """The candidate put forward."""
+
+    candidate: str
+    knobs: dict[str, Scalar]
+    """Only the knobs that differ from the reference."""
+    patches: tuple[str, ...]
+    summaries: dict[str, str] = {}
+    """What each patch does, by name."""
+    parts: tuple[Part, ...] = ()
+
+
+class PairRow(Record):
+    """One block of the confirmation."""
+
+    block: int
+    order: str
+    """``ABBA`` or ``BAAB``; A is the reference."""
+    reference_s: tuple[float, ...]
+    """Steady seconds an update of each reference launch in the block."""
+    winner_s: tuple[float, ...]
+    ratio: float
+    """exp of the mean log reference minus the mean log winner."""
+
+
+class PhaseTime(Record):
+    """Seconds of one phase in an update, before and after."""
+
+    phase: str
+    reference_s: float
+    winner_s: float | None = None
+
+
+class Confirmed(Record):
+    """The back-to-back confirmation against the original reference."""
+
+    ruling: Ruling
+    speedup: Estimate | None
+    threshold: float
+    """The lower bound had to exceed this: 1 + max(least effect, |A/A bias|)."""
+    alpha: float
+    """Error rate spent on this confirmation, of the contract's .05."""
+    blocks: tuple[PairRow, ...]
+    findings: tuple[Finding, ...]
+    reference_update_s: Estimate | None = None
+    winner_update_s: Estimate | None = None
+    reference_cold_start_s: float | None = None
+    winner_cold_start_s: float | None = None
+    """With a warm compile cache, as every later launch has."""
+    winner_first_cold_start_s: float | None = None
+    """With an empty compile cache, as the first launch has."""
+    verdict_digest: str
+    branch: str | None = None
+
+
+class Cost(Record):
+    """What all this cost, failed attempts included."""
+
+    wall_s: float
+    cpu_s: float
+    gpu_s: float
+    by_purpose_s: dict[str, float]
+    """Wall seconds of launches by purpose: baseline, null, screen, ablation, confirm."""
+    failed_wall_s: float
+    dollars: float | None = None
+    llm_tokens: int = 0
+    break_even_updates: int | None = None
+    """Updates of the winner after which the wall time saved has paid for the search."""
+    break_even_note: str = ""
+
+
+class Report(Record):
+    """All of a search that a reader needs, and nothing that was not measured."""
+
+    schema_version: Literal[1] = 1
+    contract: str
+    task_digest: str
+    commit: str
+    generated_at: str
+    """UTC, ISO 8601."""
+    command: tuple[str, ...]
+    machine: dict[str, str]
+    sandbox: str
+    """Containment tier of the trials, with what it does not stop."""
+    window: str
+    """Which updates were timed, in words."""
+    reference_update_s: Estimate | None = None
+    reference_peak_bytes: int | None = None
+    capacity_bytes: int
+    memory_unit: str
+    mfu: float | None = None
+    winner_mfu: float | None = None
+    noise_sd: float | None = None
+    least_detectable: float | None = None
+    bands: dict[str, str] = {}
+    """The allowed deviation of each metric, and its source, in words."""
+    phases: tuple[PhaseTime, ...] = ()
+    trials: Trials
+    winner: Winner | None = None
+    confirmed: Confirmed | None = None
+    cost: Cost
+    quality: str
+    """How far quality was tested, and what was not."""
+    limits: tuple[str, ...] = ()
+    """What a reader must not conclude."""
+    history_digest: str
+    """Hash of the ledger's last event that this report rests on."""
