@@ -1,0 +1,7 @@
+"""NEXT: which candidate to try next, from what was learnt so far. Pure."""
+
+from infrarsi.search.ablation import ablation_arms
+from infrarsi.search.ranking import best_so_far, rank
+from infrarsi.search.strategies import suggest_next
+
+__all__ = ["ablation_arms", "best_so_far", "rank", "suggest_next"]
