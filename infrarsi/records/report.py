@@ -54,8 +54,8 @@ class Part(Record):
     name: str
     """``+sdpa`` or ``recompute=False``."""
     kind: Literal["knob", "patch"]
-    gain: Estimate
-    """Time without the part over time with it; 1 adds nothing."""
+    gain: Estimate | None
+    """Time without the part over time with it; 1 adds nothing. ``None``: not measurable."""
     kept: bool
     note: str = ""
     """For instance: ``without it the launch runs out of memory``."""

@@ -215,9 +215,7 @@ def constraint_holds(expression: str, knobs: Mapping[str, Scalar]) -> bool:
                 return any(value_of(each) for each in values)
             case ast.Compare(left=left, ops=ops, comparators=rights):
                 terms = [value_of(each) for each in (left, *rights)]
-                return all(
-                    _OPERATORS[type(op)](terms[i], terms[i + 1]) for i, op in enumerate(ops)
-                )
+                return all(_OPERATORS[type(op)](terms[i], terms[i + 1]) for i, op in enumerate(ops))
             case _:
                 raise ValueError(
                     f"cannot read {ast.unparse(node)!r} in the constraint {expression!r}; "

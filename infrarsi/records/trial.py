@@ -45,6 +45,8 @@ class Trial(Record):
     """The hidden update at which the parent stops the launch."""
     evidence_digest: str | None = None
     """SHA-256 of the stamped events in the artifact store."""
+    source_digest: str | None = None
+    """SHA-256 of what was seen of the source before and after, in the artifact store."""
     log_digest: str | None = None
     """SHA-256 of the program's output in the artifact store."""
     wall_s: float

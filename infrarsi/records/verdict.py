@@ -17,7 +17,9 @@ class Ruling(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-Layer: TypeAlias = Literal["integrity", "workload", "timing", "numerics", "precision", "replay", "audit"]
+Layer: TypeAlias = Literal[
+    "integrity", "workload", "timing", "numerics", "precision", "replay", "audit"
+]
 
 
 class Finding(Record):

@@ -1,0 +1,263 @@
+"""The front door: parse, call one stage, show what it gives, map errors to exit codes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from infrarsi.errors import InfraRSIError, UsageError
+
+if TYPE_CHECKING:
+    from infrarsi.records.plan import Budget
+
+app = typer.Typer(
+    name="infrarsi",
+    help="Train the same model on the same data faster, and prove it.\n\n"
+    "init -> doctor -> run -> report -> apply",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Where = Annotated[
+    Path, typer.Option("-C", "--directory", help="The repository, or a folder in it.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+
+
+@app.command(context_settings={"allow_interspersed_args": False})
+def init(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(help="The reference launch, after --: python train.py --steps 500"),
+    ] = None,
+    directory: Where = Path(),
+    name: Annotated[str | None, typer.Option(help="Name of the contract.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory capacity of a trial: 1500MB, 1.5GiB.")
+    ] = None,
+    python: Annotated[str | None, typer.Option(help="The training interpreter.")] = None,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", help="A git-ignored input to lock and mount.")
+    ] = None,
+    editable: Annotated[
+        list[str] | None, typer.Option(help="Glob of files that patches may edit.")
+    ] = None,
+    protected: Annotated[
+        list[str] | None, typer.Option(help="Glob of files that no patch may edit.")
+    ] = None,
+    relock: Annotated[bool, typer.Option("--relock", help="Lock anew, as things are now.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Draft the contract of a training command, rehearse it, and lock it."""
+    from infrarsi.render.console import show_lock
+    from infrarsi.stages.init import Draft, lock_task
+
+    draft = Draft(
+        command=tuple(command or ()),
+        name=name,
+        python=python,
+        memory_bytes=parse_bytes(memory) if memory else None,
+        inputs=tuple(inputs or ()),
+        editable=tuple(editable or ()),
+        protected=tuple(protected or ()),
+        relock=relock,
+    )
+    locked = lock_task(directory, draft)
+    if as_json:
+        _print_json({"contract": locked.contract, "lock": locked.lock})
+    else:
+        show_lock(locked.contract, locked.lock, locked.rehearsal, locked.evidence)
+
+
+@app.command()
+def doctor(
+    directory: Where = Path(),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure the reference: phases, MFU, memory, and how noisy this machine is."""
+    from infrarsi.render.console import show_baseline
+    from infrarsi.stages.doctor import diagnose
+    from infrarsi.stages.workspace import open_workspace
+
+    with open_workspace(directory, command="doctor") as workspace:
+        _say_dirty(workspace)
+        diagnosis = diagnose(workspace, fresh=fresh, tell=_say)
+    if as_json:
+        _print_json({"baseline": diagnosis.baseline, "machine": diagnosis.machine})
+    else:
+        show_baseline(diagnosis.baseline, diagnosis.machine, cached=diagnosis.cached)
+
+
+@app.command()
+def run(
+    directory: Where = Path(),
+    max_trials: Annotated[int | None, typer.Option(min=1, help="Overrides the plan.")] = None,
+    max_wall: Annotated[str | None, typer.Option(help="Overrides the plan: 10m, 2h.")] = None,
+    strategy: Annotated[str | None, typer.Option(help="infrarsi, random, hillclimb, ...")] = None,
+    seed: Annotated[int | None, typer.Option(help="Overrides the plan.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Search launch settings and patches together; the same command resumes."""
+    from infrarsi.render.console import show_choice
+    from infrarsi.stages.run import run_search
+    from infrarsi.stages.view import SearchWatcher
+    from infrarsi.stages.workspace import open_workspace
+
+    with open_workspace(directory, command="run") as workspace:
+        _say_dirty(workspace)
+        plan = workspace.contract.plan
+        budget = _overridden(plan.budget, max_trials=max_trials, max_wall=max_wall)
+        changed = {"budget": budget, "strategy": strategy, "seed": seed}
+        kept = {key: value for key, value in changed.items() if value is not None}
+        workspace.contract = workspace.contract.model_copy(
+            update={"plan": plan.model_validate({**plan.model_dump(), **kept})}
+        )
+        with SearchWatcher(workspace, quiet=as_json) as view:
+            history = run_search(workspace, view=view)
+    if as_json:
+        _print_json({"choice": history.choice, "screened": len(history.screenings)})
+    else:
+        show_choice(history)
+
+
+@app.command()
+def status(directory: Where = Path(), as_json: AsJson = False) -> None:
+    """Say where a search stands, while it runs or after."""
+    from infrarsi.render.console import show_status
+    from infrarsi.stages.status import read_status
+    from infrarsi.stages.workspace import read_workspace
+
+    found = read_status(read_workspace(directory))
+    if as_json:
+        _print_json(found)
+    else:
+        show_status(found)
+
+
+@app.command()
+def report(
+    directory: Where = Path(),
+    output: Annotated[Path | None, typer.Option("-o", help="Folder to write to.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html, report.md and report.json."""
+    from infrarsi.render.console import show_report
+    from infrarsi.stages.report import write_report
+    from infrarsi.stages.workspace import read_workspace
+
+    written, files = write_report(read_workspace(directory), output)
+    if as_json:
+        _print_json(written)
+    else:
+        show_report(written, str(files.html))
+
+
+@app.command()
+def apply(
+    directory: Where = Path(),
+    revert: Annotated[bool, typer.Option("--revert", help="Take the branch away again.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Confirm the winner back to back with the reference, and put it on a branch."""
+    from infrarsi.render.console import show_promotion
+    from infrarsi.stages import apply as stage
+    from infrarsi.stages.workspace import open_workspace
+
+    with open_workspace(directory, command="apply") as workspace:
+        if revert:
+            _say(f"the branch {stage.revert(workspace).branch} is gone")
+            return
+        _say_dirty(workspace)
+        verdict, promotion = stage.confirm_and_promote(workspace, tell=_say)
+    if as_json:
+        _print_json({"verdict": verdict, "promotion": promotion})
+    else:
+        show_promotion(verdict, promotion)
+
+
+def main() -> None:
+    """Run the command line, and end with a documented exit code."""
+    try:
+        app()
+    except InfraRSIError as error:
+        print(f"infrarsi: {error}\n  -> {error.hint}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("infrarsi: stopped; the same command goes on where it was", file=sys.stderr)
+        sys.exit(130)
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size: ``1500MB`` is decimal, ``1.5GiB`` binary, and a bare number is bytes.
+
+    Raises
+    ------
+    UsageError
+        It is no size.
+    """
+    found = re.fullmatch(r"\s*([\d.]+)\s*([KMGT]?)(i?)B?\s*", text, re.IGNORECASE)
+    try:
+        number = float(found.group(1)) if found else 0.0
+    except ValueError:
+        number = 0.0
+    if found is None or number <= 0:
+        raise UsageError(f"{text!r} is not a size", hint="write it as 1500MB or 1.5GiB")
+    power = " KMGT".index(found.group(2).upper() or " ")
+    return int(number * (1024 if found.group(3) else 1000) ** power)
+
+
+def parse_seconds(text: str) -> float:
+    """Read a duration: ``90``, ``90s``, ``10m``, ``2h``.
+
+    Raises
+    ------
+    UsageError
+        It is no duration.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smh]?)\s*", text)
+    if found is None or float(found.group(1)) <= 0:
+        raise UsageError(f"{text!r} is not a duration", hint="write it as 90s, 10m or 2h")
+    return float(found.group(1)) * {"": 1, "s": 1, "m": 60, "h": 3600}[found.group(2)]
+
+
+def _overridden(budget: Budget, *, max_trials: int | None, max_wall: str | None) -> Budget:
+    changed: dict[str, Any] = {}
+    if max_trials is not None:
+        changed["max_trials"] = max_trials
+    if max_wall is not None:
+        changed["max_wall_s"] = parse_seconds(max_wall)
+    return budget.model_copy(update=changed)
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _say_dirty(workspace: Any) -> None:
+    dirty = workspace.repository.dirty()
+    if dirty:
+        more = f" and {len(dirty) - 1} more" if len(dirty) > 1 else ""
+        commit = workspace.lock.commit[:12]
+        _say(f"note: trials run the commit {commit}, without the changes to {dirty[0]}{more}")
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, default=_plain, indent=2, ensure_ascii=False))
+
+
+def _plain(value: Any) -> Any:
+    """Give JSON's own types for records, dataclasses and paths."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    return str(value)

@@ -1,0 +1,1 @@
+"""Hands: worktrees, the sandbox, processes, and the machine that they run on."""

@@ -1,0 +1,116 @@
+"""The parent's end of the witness's channel: a Unix socket whose lines are stamped on receipt."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import selectors
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+
+class Channel:
+    """Receives events, stamps each with nanoseconds since the launch, and keeps them raw."""
+
+    def __init__(self, place: Path) -> None:
+        self.lines: list[bytes] = []
+        """Stamped lines, as they go into the artifact store."""
+        self.last_update = 0
+        """The last update that rank 0 has ended."""
+        self.last_values = 0
+        """The last update of rank 0 whose values have come."""
+        self.fault_memory: str | None = None
+        """What the witness said of an exception: ``yes``, ``no`` or ``ambiguous``."""
+        self.fault_text: str | None = None
+        self.spoke = False
+        self.origin_ns = time.monotonic_ns()
+        self._partial: dict[socket.socket, bytes] = {}
+        self.place = place
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.setblocking(False)
+        self._listener.bind(str(place))
+        self._listener.listen(64)
+
+    def register(self, selector: selectors.BaseSelector) -> None:
+        """Wait for this channel's connections in a selector."""
+        self._selector = selector
+        selector.register(self._listener, selectors.EVENT_READ, self._accept)
+
+    def start_clock(self) -> None:
+        """Count stamps from now."""
+        self.origin_ns = time.monotonic_ns()
+
+    def close(self) -> None:
+        """Close every connection and take the socket away."""
+        for connection in self._partial:
+            connection.close()
+        self._partial.clear()
+        self._listener.close()
+        self.place.unlink(missing_ok=True)
+
+    def drain(self) -> None:
+        """Take what dead processes left in the connections."""
+        for connection in list(self._partial):
+            while connection in self._partial and self._receive(connection):
+                pass
+
+    def _accept(self, _: object) -> None:
+        with contextlib.suppress(OSError):
+            connection, _address = self._listener.accept()
+            connection.setblocking(False)
+            self._partial[connection] = b""
+            self._selector.register(connection, selectors.EVENT_READ, self._receive)
+
+    def _receive(self, connection: Any) -> bool:
+        """Take what has come; tell whether there may be more."""
+        try:
+            received = connection.recv(1 << 20)
+        except BlockingIOError:
+            return False
+        except OSError:
+            received = b""
+        stamp = time.monotonic_ns() - self.origin_ns
+        if not received:
+            self._forget(connection)
+            return False
+        *lines, rest = (self._partial[connection] + received).split(b"\n")
+        self._partial[connection] = rest if len(rest) < 1 << 24 else b""
+        for line in lines:
+            self._take(stamp, line)
+        return True
+
+    def _forget(self, connection: socket.socket) -> None:
+        with contextlib.suppress(KeyError, ValueError):
+            self._selector.unregister(connection)
+        self._partial.pop(connection, None)
+        connection.close()
+
+    def _take(self, stamp: int, line: bytes) -> None:
+        try:
+            event = json.loads(line, parse_constant=_refuse_constant)
+            kind, rank = event["kind"], int(event.get("rank", 0))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            text = json.dumps({"malformed": line[:2000].decode(errors="replace")})
+            self.lines.append(b'{"t_ns":%d,"event":%s}' % (stamp, text.encode()))
+            return
+        self.lines.append(b'{"t_ns":%d,"event":%s}' % (stamp, line))
+        self.spoke = True
+        match kind:
+            case "update" if rank == 0:
+                self.last_update = max(self.last_update, _number(event))
+            case "values" if rank == 0:
+                self.last_values = max(self.last_values, _number(event))
+            case "fault" if self.fault_memory is None:
+                self.fault_memory = str(event.get("memory", "no"))
+                self.fault_text = f"{event.get('type')}: {event.get('message')}"
+
+
+def _number(event: dict[str, Any]) -> int:
+    update = event.get("update")
+    return update if isinstance(update, int) else 0
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,113 @@
+"""Processes of a trial: who belongs to it, how much memory they hold, and their end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+MARKER = "INFRARSI_TRIAL"
+"""The environment variable that marks every process of a trial."""
+
+
+@dataclass
+class Usage:
+    """What a process tree has used so far, sampled from ``/proc``."""
+
+    peak_data_bytes: int = 0
+    """Largest VmData of any one process: the unit that RLIMIT_DATA caps."""
+    cpu_s_by_pid: dict[int, float] = field(default_factory=dict)
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all processes seen, as of their last sample."""
+        return sum(self.cpu_s_by_pid.values())
+
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def tree_of_process(pid: int) -> list[int]:
+    """Give a process and all its living descendants."""
+    found, queue = [], [pid]
+    while queue:
+        each = queue.pop()
+        found.append(each)
+        try:
+            tasks = list(Path(f"/proc/{each}/task").iterdir())
+        except OSError:
+            continue
+        for task in tasks:
+            with contextlib.suppress(OSError):
+                queue += map(int, (task / "children").read_text().split())
+    return found
+
+
+def sample_data(pids: list[int], usage: Usage) -> None:
+    """Raise the peak of process data where a process now holds more."""
+    for pid in pids:
+        try:
+            content = Path(f"/proc/{pid}/status").read_bytes()
+        except OSError:
+            continue
+        start = content.find(b"VmData:")
+        if start >= 0:
+            held = int(content[start + 7 : content.index(b"kB", start)]) * 1024
+            usage.peak_data_bytes = max(usage.peak_data_bytes, held)
+
+
+def sample_cpu(pids: list[int], usage: Usage) -> None:
+    """Note the CPU seconds of each process."""
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+            usage.cpu_s_by_pid[pid] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def kill_tree(pid: int, *, mark: str) -> None:
+    """Kill a process, all its descendants, and whatever else bears the trial's mark."""
+    for each in reversed(tree_of_process(pid)):
+        _kill(each)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    kill_marked(mark)
+
+
+def kill_marked(mark: str, *, patience_s: float = 5.0) -> int:
+    """Kill every process whose mark begins so, wherever it went; give how many there were.
+
+    Waits until they are gone, or for ``patience_s`` seconds.
+    """
+    deadline = time.monotonic() + patience_s
+    seen: set[int] = set()
+    while True:
+        marked = _marked(mark)
+        for pid in marked:
+            _kill(pid)
+        seen.update(marked)
+        if not marked or time.monotonic() > deadline:
+            return len(seen)
+        time.sleep(0.02)
+
+
+def _marked(mark: str) -> list[int]:
+    wanted = f"{MARKER}={mark}".encode()
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            variables = Path(f"/proc/{entry.name}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if any(each.startswith(wanted) for each in variables):
+            found.append(int(entry.name))
+    return found
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)

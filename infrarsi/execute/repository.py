@@ -1,0 +1,195 @@
+"""The user's git repository, which is read and never written but for branches on request."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from infrarsi.errors import RepositoryError
+
+
+class Repository:
+    """A git repository with at least one commit."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def git(
+        self, *arguments: str, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    ) -> str:
+        """Run git here and give what it prints.
+
+        Raises
+        ------
+        RepositoryError
+            Git says no; the message is git's own last line.
+        """
+        return self._git(*arguments, cwd=cwd, env=env).decode("utf-8", "surrogateescape").strip()
+
+    def _git(
+        self,
+        *arguments: str,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
+    ) -> bytes:
+        done = subprocess.run(
+            ["git", "-c", "core.quotepath=off", "-c", "core.hooksPath=/dev/null", *arguments],
+            cwd=cwd or self.root, env={**_clean_environment(), **(env or {})}, input=stdin,
+            capture_output=True, check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
+            raise RepositoryError(
+                f"git {arguments[0]} failed: {said[-1]}",
+                hint="see that git works in this repository (`git status`), then repeat",
+            )
+        return done.stdout
+
+    def commit(self) -> str:
+        """Give the commit that HEAD stands on, detached or not."""
+        return self.git("rev-parse", "HEAD")
+
+    def tracked(self, commit: str) -> tuple[str, ...]:
+        """Give the paths of all files in a commit, links and submodules included."""
+        listed = self._git("ls-tree", "-r", "-z", "--name-only", commit)
+        return tuple(sorted(_names(listed)))
+
+    def dirty(self) -> tuple[str, ...]:
+        """Give the tracked files that differ from HEAD."""
+        return tuple(sorted(_names(self._git("diff", "--name-only", "-z", "HEAD"))))
+
+    def read(self, commit: str, paths: Iterable[str]) -> dict[str, bytes]:
+        """Give the contents of regular files at a commit; other paths are left out."""
+        wanted = list(paths)
+        if not wanted:
+            return {}
+        rows = self._git("ls-tree", "-r", "-z", commit, "--", *wanted)
+        contents: dict[str, bytes] = {}
+        for row in _names(rows):
+            meta, path = row.split("\t", 1)
+            mode, kind, blob = meta.split()
+            if kind == "blob" and mode.startswith("100"):
+                contents[path] = self._git("cat-file", "blob", blob)
+        return contents
+
+    def tree_of(self, folder: Path, *, objects: Path) -> str:
+        """Give the git tree id of a worktree's tracked and new files.
+
+        New objects are written to the folder ``objects``, not to the user's repository.
+        """
+        objects.mkdir(parents=True, exist_ok=True)
+        ours = self.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
+        env = {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": ours}
+        self.git("add", "-A", cwd=folder, env=env)
+        return self.git("write-tree", cwd=folder, env=env)
+
+    def expected_tree(self, commit: str, files: Mapping[str, bytes], *, objects: Path) -> str:
+        """Give the git tree id of a commit with some files replaced, made without a checkout.
+
+        New objects are written to the folder ``objects``, not to the user's repository.
+        """
+        objects.mkdir(parents=True, exist_ok=True)
+        ours = self.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
+        env = {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": ours}
+        return self._tree_with(commit, files, index=objects / "expected.index", env=env)
+
+    def commit_files(self, parent: str, files: Mapping[str, bytes], *, message: str) -> str:
+        """Make a commit upon a parent with some files replaced; no checkout, no branch moves."""
+        env: dict[str, str] = {}
+        if not self.git("config", "--default", "", "--get", "user.email"):
+            for role in ("AUTHOR", "COMMITTER"):
+                env |= {f"GIT_{role}_NAME": "InfraRSI", f"GIT_{role}_EMAIL": "infrarsi@localhost"}
+        with tempfile.TemporaryDirectory() as scratch:
+            tree = self._tree_with(parent, files, index=Path(scratch) / "index", env={})
+        arguments = ["commit-tree", tree, "-p", parent, "-F", "-"]
+        return self._git(*arguments, env=env, stdin=message.encode()).decode().strip()
+
+    def branch_commit(self, branch: str) -> str | None:
+        """Give the commit that a branch stands on, or ``None`` where there is no such branch."""
+        listed = self.git("for-each-ref", "--format=%(objectname)", f"refs/heads/{branch}")
+        return listed or None
+
+    def create_branch(self, branch: str, commit: str) -> None:
+        """Make a branch; one that stands elsewhere already is not moved.
+
+        Raises
+        ------
+        RepositoryError
+            It is there and stands elsewhere.
+        """
+        present = self.branch_commit(branch)
+        if present is not None and present != commit:
+            raise RepositoryError(
+                f"the branch {branch} is there already",
+                hint=f"rename or delete it (`git branch -D {branch}`), then repeat",
+            )
+        if present is None:
+            self.git("update-ref", f"refs/heads/{branch}", commit, "")
+
+    def _tree_with(
+        self, commit: str, files: Mapping[str, bytes], *, index: Path, env: Mapping[str, str]
+    ) -> str:
+        env = {**env, "GIT_INDEX_FILE": str(index)}
+        self.git("read-tree", commit, env=env)
+        for path, content in files.items():
+            modes = self.git("ls-files", "-s", "--", path, env=env).split()
+            mode = modes[0] if modes else "100644"
+            blob = (
+                self._git("hash-object", "-w", "--stdin", env=env, stdin=content).decode().strip()
+            )
+            self.git("update-index", "--add", "--cacheinfo", f"{mode},{blob},{path}", env=env)
+        return self.git("write-tree", env=env)
+
+    def ignore_locally(self, pattern: str) -> None:
+        """Make git ignore a pattern in this clone alone, by ``info/exclude``."""
+        exclude = Path(
+            self.git("rev-parse", "--path-format=absolute", "--git-path", "info/exclude")
+        )
+        present = exclude.read_text(encoding="utf-8") if exclude.exists() else ""
+        if pattern not in present.splitlines():
+            exclude.parent.mkdir(parents=True, exist_ok=True)
+            separator = "" if not present or present.endswith("\n") else "\n"
+            exclude.write_text(f"{present}{separator}{pattern}\n", encoding="utf-8")
+
+
+def find_repository(start: Path) -> Repository:
+    """Find the repository that a path lies in.
+
+    Raises
+    ------
+    RepositoryError
+        There is none, it is bare, or it has no commit yet.
+    """
+    here = Repository(start.resolve())
+    try:
+        root = here.git("rev-parse", "--show-toplevel")
+    except RepositoryError as error:
+        raise RepositoryError(
+            f"{start.resolve()} is not in a git repository with a working tree",
+            hint="run `git init`, add your training code and commit it, then repeat",
+        ) from error
+    repository = Repository(Path(root))
+    try:
+        repository.git("rev-parse", "--verify", "HEAD^{commit}")
+    except RepositoryError as error:
+        raise RepositoryError(
+            "the repository has no commit yet",
+            hint="commit your training code (`git add -A && git commit`), then repeat",
+        ) from error
+    return repository
+
+
+def _clean_environment() -> dict[str, str]:
+    """Give the environment without git's own variables, which would redirect it (inside hooks)."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("GIT_")} | {
+        "GIT_OPTIONAL_LOCKS": "0",
+        "LC_ALL": "C",
+    }
+
+
+def _names(listed: bytes) -> list[str]:
+    return [os.fsdecode(name) for name in listed.split(b"\0") if name]

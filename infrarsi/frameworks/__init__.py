@@ -1,0 +1,1 @@
+"""Knob catalogues: which launch settings change speed and not the training, as data."""

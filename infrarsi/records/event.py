@@ -1,0 +1,36 @@
+"""One line of the ledger."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from infrarsi.records.base import Record
+
+EventKind: TypeAlias = Literal[
+    "locked",
+    "baseline",
+    "trial_started",
+    "trial_ended",
+    "proposed",
+    "screened",
+    "measured",
+    "chosen",
+    "confirmed",
+    "promoted",
+    "reverted",
+    "repaired",
+]
+
+
+class Event(Record):
+    """Something that happened, chained to what happened before it."""
+
+    schema_version: int = 1
+    seq: int
+    """Counting from 0."""
+    at: str
+    """UTC, ISO 8601."""
+    kind: EventKind
+    body: dict[str, Any]
+    previous: str
+    """Digest of the event before it; 64 zeros for the first."""

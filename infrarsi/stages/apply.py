@@ -1,0 +1,165 @@
+"""apply: meet the winner and the original reference back to back; promote what is confirmed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from infrarsi.errors import InconclusiveError, RejectedError, UsageError
+from infrarsi.judge.case import Block, Confirmation
+from infrarsi.judge.decide import judge_confirmation
+from infrarsi.judge.speedup import alpha_for_attempt, confirmation_schedule
+from infrarsi.records.base import canonical_json
+from infrarsi.records.candidate import Candidate
+from infrarsi.records.promotion import Promotion
+from infrarsi.records.trial import Trial
+from infrarsi.records.verdict import Ruling, Verdict
+from infrarsi.stages.branch import make_branch, remove_branch
+from infrarsi.stages.doctor import require_baseline
+from infrarsi.stages.history import History
+from infrarsi.stages.judging import changes_of, launch_of, measured_update_s, reference_of
+from infrarsi.stages.trial import Request, perform_trial
+from infrarsi.stages.workspace import Workspace
+
+ARMS = {"A": "reference", "B": "winner"}
+
+
+def confirm_and_promote(
+    workspace: Workspace, *, tell: Callable[[str], None] = lambda _: None
+) -> tuple[Verdict, Promotion]:
+    """Confirm the chosen candidate with fresh launches, and put it on a branch.
+
+    Raises
+    ------
+    UsageError
+        Nothing was chosen yet, or the machine was not measured.
+    RejectedError, InconclusiveError
+        The confirmation did not pass; nothing was promoted.
+    """
+    history = History.of(workspace.ledger.events)
+    if history.promotion is not None:
+        raise UsageError(
+            f"this search is promoted already, on the branch {history.promotion.branch}",
+            hint="undo it first with `infrarsi apply --revert`",
+        )
+    if history.choice is None:
+        raise UsageError(
+            "no candidate was put forward yet", hint="search for one with `infrarsi run`"
+        )
+    candidate = history.choice.candidate
+    verdict = confirm(workspace, candidate, tell=tell)
+    _refuse_unless_passed(verdict)
+    history = History.of(workspace.ledger.events)
+    promotion = make_branch(
+        workspace, history, candidate, verdict, evidence_digest=evidence_of_all(history, verdict)
+    )
+    workspace.ledger.append("promoted", promotion.model_dump(mode="json"))
+    return verdict, promotion
+
+
+def confirm(
+    workspace: Workspace, candidate: Candidate, *, tell: Callable[[str], None] = lambda _: None
+) -> Verdict:
+    """Run randomised blocks of reference and candidate, judge them, and record the verdict.
+
+    A confirmation that is killed counts as an attempt, so that none can be tried until it
+    pleases: each attempt spends its own share of the error rate.
+    """
+    history = History.of(workspace.ledger.events)
+    baseline = require_baseline(workspace, history)
+    attempt = 1 + max((_attempt_of(history, t) for t in history.trials.values()), default=0)
+    blocks = workspace.contract.plan.confirmation_blocks
+    seed = int(hashlib.sha256(f"{workspace.lock.digest()}/{attempt}".encode()).hexdigest()[:8], 16)
+    schedule = confirmation_schedule(blocks, seed=seed)
+    rows: list[dict[str, Any]] = []
+    done: list[Block] = []
+    for number, order in enumerate(schedule):
+        trials = []
+        for position, letter in enumerate(order):
+            tell(f"block {number + 1} of {blocks} ({order}): {ARMS[letter]}")
+            request = _request(workspace, candidate, letter, attempt, number=4 * number + position)
+            trials.append(perform_trial(workspace, request, patches=history.patches))
+        done.append(Block(order, tuple(launch_of(workspace, trial) for trial in trials)))
+        rows.append(
+            {
+                "order": order,
+                "trials": [trial.trial_id for trial in trials],
+                "update_s": [measured_update_s(workspace, trial) for trial in trials],
+            }
+        )
+    verdict = judge_confirmation(
+        Confirmation(
+            subject=candidate.short_id(), task=workspace.contract.task, baseline=baseline,
+            reference=reference_of(workspace, history, baseline), blocks=tuple(done),
+            planned_blocks=blocks, attempt=attempt,
+            changed=changes_of(workspace, candidate, history.patches),
+        )
+    )  # fmt: skip
+    least = workspace.contract.task.objective.least_effect
+    workspace.ledger.append(
+        "confirmed",
+        {
+            "verdict": verdict.model_dump(mode="json"), "blocks": rows, "attempt": attempt,
+            "alpha": alpha_for_attempt(attempt), "threshold": 1 + max(least, abs(baseline.bias)),
+            "candidate": candidate.model_dump(mode="json"),
+        },
+    )  # fmt: skip
+    return verdict
+
+
+def revert(workspace: Workspace) -> Promotion:
+    """Take the promoted branch away again.
+
+    Raises
+    ------
+    UsageError
+        Nothing is promoted, or the branch is checked out or has moved on.
+    """
+    promotion = History.of(workspace.ledger.events).promotion
+    if promotion is None:
+        raise UsageError("nothing is promoted", hint="there is nothing to undo")
+    remove_branch(workspace.repository, promotion)
+    workspace.ledger.append("reverted", {"branch": promotion.branch, "commit": promotion.commit})
+    return promotion
+
+
+def evidence_of_all(history: History, verdict: Verdict) -> str:
+    """Give one digest over the evidence of all launches that a verdict rests on, in order."""
+    digests = [history.trials[name].evidence_digest for name in verdict.trials]
+    return hashlib.sha256(canonical_json(digests)).hexdigest()
+
+
+def _request(
+    workspace: Workspace, candidate: Candidate, letter: str, attempt: int, *, number: int
+) -> Request:
+    reference = Candidate.of(workspace.contract.task.surface.default_knobs())
+    return Request(
+        candidate=reference if letter == "A" else candidate,
+        purpose="confirm",
+        arm=ARMS[letter],
+        replicate=number,
+        remarks={"attempt": attempt},
+    )
+
+
+def _attempt_of(history: History, trial: Trial) -> int:
+    return int(history.remarks.get(trial.trial_id, {}).get("attempt", 0))
+
+
+def _refuse_unless_passed(verdict: Verdict) -> None:
+    reasons = "; ".join(finding.reason for finding in verdict.reasons) or "no reason given"
+    hints = " ".join(finding.hint for finding in verdict.reasons if finding.hint)
+    match verdict.ruling:
+        case Ruling.PASS:
+            return
+        case Ruling.FAIL:
+            raise RejectedError(
+                f"the winner was not confirmed: {reasons}",
+                hint=hints or "nothing was promoted; read why with `infrarsi report`",
+            )
+        case Ruling.INCONCLUSIVE:
+            raise InconclusiveError(
+                f"the confirmation could not tell: {reasons}",
+                hint=hints or "nothing was promoted; read why with `infrarsi report`",
+            )

@@ -1,0 +1,68 @@
+"""Bringing trials before the judge: evidence and facts become cases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from infrarsi.judge.case import Case, Launch
+from infrarsi.judge.decide import judge_screen
+from infrarsi.judge.facts import ChangedFile, LaunchFacts
+from infrarsi.judge.timing import steady_update_s
+from infrarsi.records.baseline import Baseline
+from infrarsi.records.candidate import Candidate, Patch
+from infrarsi.records.trial import Outcome, Trial
+from infrarsi.records.verdict import Verdict
+from infrarsi.stages.history import History
+from infrarsi.stages.trial import evidence_of, source_of
+from infrarsi.stages.workspace import Workspace
+
+
+def launch_of(workspace: Workspace, trial: Trial) -> Launch:
+    """Give a trial as the judge reads it."""
+    facts = LaunchFacts(
+        trial_id=trial.trial_id, outcome=trial.outcome, reason=trial.reason,
+        stop_update=trial.stop_update, wall_s=trial.wall_s,
+    )  # fmt: skip
+    return Launch(evidence_of(workspace, trial), facts, source_of(workspace, trial))
+
+
+def measured_update_s(workspace: Workspace, trial: Trial) -> float | None:
+    """Give the steady seconds an update of a trial, or ``None`` where it ended too soon."""
+    if trial.outcome is not Outcome.OK:
+        return None
+    try:
+        return steady_update_s(evidence_of(workspace, trial), workspace.contract.task.window)
+    except ValueError:
+        return None
+
+
+def screen(workspace: Workspace, history: History, trial: Trial) -> Verdict | None:
+    """Judge one trial against the reference; ``None`` where the launch failed."""
+    if trial.outcome is not Outcome.OK:
+        return None
+    baseline = history.baseline
+    assert baseline is not None, "a search starts with a baseline"
+    return judge_screen(
+        Case(
+            subject=trial.candidate.short_id(), task=workspace.contract.task, baseline=baseline,
+            candidate=launch_of(workspace, trial),
+            reference=reference_of(workspace, history, baseline),
+            changed=changes_of(workspace, trial.candidate, history.patches),
+        )
+    )  # fmt: skip
+
+
+def reference_of(workspace: Workspace, history: History, baseline: Baseline) -> Launch:
+    """Give the launch that candidates are paired with."""
+    return launch_of(workspace, history.trials[baseline.reference_trial])
+
+
+def changes_of(
+    workspace: Workspace, candidate: Candidate, patches: Mapping[str, Patch]
+) -> tuple[ChangedFile, ...]:
+    """Give what a candidate's patches change, edit by edit, for the audit."""
+    return tuple(
+        ChangedFile(path=edit.path, before=edit.search or None, after=edit.replace)
+        for name in candidate.patches
+        for edit in patches[name].edits
+    )

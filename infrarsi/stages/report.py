@@ -1,0 +1,315 @@
+"""report: everything that was found, refused and spent, in one record and three formats."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from infrarsi.execute.sandbox import TIER_LIMITS, Tier
+from infrarsi.judge.speedup import interval_of_times
+from infrarsi.judge.timing import cold_start_s
+from infrarsi.records.baseline import Baseline
+from infrarsi.records.candidate import Candidate
+from infrarsi.records.estimate import Estimate
+from infrarsi.records.report import (
+    Confirmed,
+    Cost,
+    PairRow,
+    PhaseTime,
+    Report,
+    TrialRow,
+    Trials,
+    Winner,
+)
+from infrarsi.records.trial import Outcome, Trial
+from infrarsi.records.verdict import Ruling
+from infrarsi.render import render_html, render_markdown
+from infrarsi.stages.doctor import phase_share
+from infrarsi.stages.history import Confirmation, History, Screening
+from infrarsi.stages.trial import evidence_of
+from infrarsi.stages.workspace import Workspace
+from infrarsi.store.ledger import now
+
+_LIMITS = (
+    "The speedup holds for this machine, this workload and this window; another GPU, batch or "
+    "sequence length needs its own confirmation.",
+    "A short window does not show unchanged convergence: it shows the same loss, gradient norm, "
+    "update norm and parameters, update by update, within the bands below.",
+    "A program owns its own memory and could lie to the witness inside it; what is stamped, "
+    "hashed and capped is seen from outside.",
+)
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a report was written."""
+
+    html: Path
+    markdown: Path
+    json: Path
+
+
+def write_report(workspace: Workspace, folder: Path | None = None) -> tuple[Report, Files]:
+    """Build the report and write it as HTML, Markdown and JSON; give both."""
+    report = build_report(workspace, History.of(workspace.ledger.events))
+    folder = folder or workspace.folder / "report"
+    folder.mkdir(parents=True, exist_ok=True)
+    files = Files(folder / "report.html", folder / "report.md", folder / "report.json")
+    files.html.write_text(render_html(report), encoding="utf-8")
+    files.markdown.write_text(render_markdown(report), encoding="utf-8")
+    files.json.write_text(report.model_dump_json(indent=2) + "\n", encoding="utf-8")
+    return report, files
+
+
+def build_report(workspace: Workspace, history: History) -> Report:
+    """Gather every number of a search from the ledger and the evidence."""
+    contract, lock, baseline = workspace.contract, workspace.lock, history.baseline
+    task, window = contract.task, contract.task.window
+    confirmation = history.confirmations[-1] if history.confirmations else None
+    return Report(
+        contract=contract.name, task_digest=lock.task_digest, commit=lock.commit,
+        generated_at=now(), command=task.command, machine=_machine(history),
+        sandbox=_sandbox(history),
+        window=f"updates {window.warmup_updates + 1} to {window.last_update}",
+        reference_update_s=baseline.update_s if baseline else None,
+        reference_peak_bytes=baseline.peak_bytes if baseline else None,
+        capacity_bytes=task.memory.capacity_bytes, memory_unit=task.memory.unit,
+        mfu=baseline.mfu if baseline else None, winner_mfu=_winner_mfu(baseline, confirmation),
+        noise_sd=baseline.noise_sd if baseline else None,
+        least_detectable=baseline.least_detectable if baseline else None,
+        bands=_bands(baseline), phases=_phases(workspace, history, confirmation),
+        trials=_trials(contract.task.surface.default_knobs(), history),
+        winner=_winner(workspace, history),
+        confirmed=_confirmed(workspace, history, confirmation),
+        cost=_cost(history, baseline, confirmation), quality=_quality(workspace, history),
+        limits=_LIMITS, history_digest=workspace.ledger.head,
+    )  # fmt: skip
+
+
+def words_of(candidate: Candidate, defaults: dict[str, Any]) -> str:
+    """Say what a candidate changes: ``+sdpa, recompute=False``."""
+    knobs = [f"{k}={v}" for k, v in candidate.knobs.items() if v != defaults.get(k)]
+    return ", ".join([*(f"+{name}" for name in candidate.patches), *knobs]) or "the reference"
+
+
+def _machine(history: History) -> dict[str, str]:
+    last = next((e for e in reversed(history.events) if e.kind == "baseline"), None)
+    said = last.body.get("machine", {}) if last else {}
+    return {key: str(value) for key, value in said.items() if value not in (None, [])}
+
+
+def _sandbox(history: History) -> str:
+    tiers = sorted({trial.sandbox for trial in history.trials.values() if trial.sandbox})
+    return "; ".join(f"{tier}: {TIER_LIMITS[Tier(tier)]}" for tier in tiers) or "no trial ran"
+
+
+def _bands(baseline: Baseline | None) -> dict[str, str]:
+    bands = baseline.bands if baseline else ()
+    return {band.metric: f"{band.limit:.3g} ({band.source})" for band in bands}
+
+
+def _winner_mfu(baseline: Baseline | None, confirmation: Confirmation | None) -> float | None:
+    speedup = confirmation.verdict.speedup if confirmation else None
+    if baseline is None or baseline.mfu is None or speedup is None:
+        return None
+    return baseline.mfu * speedup.point
+
+
+def _arm_trials(history: History, confirmation: Confirmation, arm: str) -> list[Trial]:
+    trials = [history.trials[name] for row in confirmation.body["blocks"] for name in row["trials"]]
+    return [trial for trial in trials if trial.arm == arm and trial.outcome is Outcome.OK]
+
+
+def _phases(
+    workspace: Workspace, history: History, confirmation: Confirmation | None
+) -> tuple[PhaseTime, ...]:
+    if history.baseline is None:
+        return ()
+    after: dict[str, float] = {}
+    if confirmation is not None:
+        winners = _arm_trials(history, confirmation, "winner")
+        shares = phase_share(evidence_of(workspace, trial) for trial in winners)
+        update_s = _arm_estimate(confirmation, "B")
+        after = {k: v * update_s.point for k, v in shares.items()} if update_s else {}
+    reference = {
+        k: v * history.baseline.update_s.point for k, v in history.baseline.phase_share.items()
+    }
+    return tuple(
+        PhaseTime(phase=phase, reference_s=seconds, winner_s=after.get(phase))
+        for phase, seconds in reference.items()
+    )
+
+
+def _arm_estimate(confirmation: Confirmation, letter: str) -> Estimate | None:
+    times = _arm_times(confirmation, letter)
+    return interval_of_times(times) if len(times) > 1 else None
+
+
+def _arm_times(confirmation: Confirmation, letter: str) -> list[float]:
+    return [
+        seconds
+        for row in confirmation.body["blocks"]
+        for each, seconds in zip(row["order"], row["update_s"], strict=True)
+        if each == letter and seconds is not None
+    ]
+
+
+def _trials(defaults: dict[str, Any], history: History) -> Trials:
+    rows = tuple(
+        _trial_row(index, screening, defaults, history.baseline)
+        for index, screening in enumerate(history.screenings, start=1)
+    )
+    outcomes = Counter(row.outcome for row in rows)
+    verdicts = Counter(row.verdict.value for row in rows if row.verdict)
+    failed = sum(count for name, count in outcomes.items() if name not in {"ok", "stopped_early"})
+    return Trials(
+        outcomes=dict(outcomes), verdicts=dict(verdicts),
+        failed_share=failed / len(rows) if rows else 0.0, rows=rows,
+    )  # fmt: skip
+
+
+def _trial_row(
+    index: int, screening: Screening, defaults: dict[str, Any], baseline: Baseline | None
+) -> TrialRow:
+    trial, verdict, prediction = screening.trial, screening.verdict, screening.prediction
+    speedup = None
+    if baseline is not None and screening.update_s is not None:
+        speedup = baseline.update_s.point / screening.update_s
+    why = trial.reason
+    if verdict is not None:
+        why = "; ".join(f"{f.layer}: {f.reason}" for f in verdict.reasons)
+    return TrialRow(
+        index=index, trial_id=trial.trial_id, candidate=trial.candidate.short_id(),
+        change=words_of(trial.candidate, defaults), reason=screening.reason,
+        outcome=trial.outcome.value, verdict=verdict.ruling if verdict else None, why=why,
+        update_s=screening.update_s, screening_speedup=speedup, peak_bytes=trial.peak_bytes,
+        predicted_update_s=prediction.update_s if prediction else None,
+        predicted_peak_bytes=prediction.peak_bytes if prediction else None,
+        p_fits=prediction.p_fits if prediction else None, wall_s=trial.wall_s,
+    )  # fmt: skip
+
+
+def _winner(workspace: Workspace, history: History) -> Winner | None:
+    if history.choice is None:
+        return None
+    candidate = history.choice.candidate
+    defaults = workspace.contract.task.surface.default_knobs()
+    return Winner(
+        candidate=candidate.short_id(),
+        knobs={k: v for k, v in candidate.knobs.items() if v != defaults.get(k)},
+        patches=candidate.patches,
+        summaries={name: history.patches[name].summary for name in candidate.patches},
+        parts=history.choice.parts,
+    )
+
+
+def _confirmed(
+    workspace: Workspace, history: History, confirmation: Confirmation | None
+) -> Confirmed | None:
+    if confirmation is None:
+        return None
+    verdict, body = confirmation.verdict, confirmation.body
+    starts = {
+        arm: [
+            cold_start_s(evidence_of(workspace, trial))
+            for trial in _arm_trials(history, confirmation, arm)
+            if not trial.cold_cache or arm == "reference"
+        ]
+        for arm in ("reference", "winner")
+    }
+    return Confirmed(
+        ruling=verdict.ruling, speedup=verdict.speedup, threshold=body["threshold"],
+        alpha=body["alpha"], blocks=_pair_rows(confirmation), findings=verdict.findings,
+        reference_update_s=_arm_estimate(confirmation, "A"),
+        winner_update_s=_arm_estimate(confirmation, "B"),
+        reference_cold_start_s=median(starts["reference"]) if starts["reference"] else None,
+        winner_cold_start_s=median(starts["winner"]) if starts["winner"] else None,
+        winner_first_cold_start_s=_first_cold_start(workspace, history, body["candidate"]),
+        verdict_digest=verdict.digest(),
+        branch=history.promotion.branch if history.promotion else None,
+    )  # fmt: skip
+
+
+def _first_cold_start(
+    workspace: Workspace, history: History, candidate: dict[str, Any]
+) -> float | None:
+    wanted = Candidate.model_validate(candidate)
+    cold = (
+        trial
+        for trial in history.trials.values()
+        if trial.candidate == wanted and trial.cold_cache and trial.outcome is Outcome.OK
+    )
+    first = next(cold, None)
+    return cold_start_s(evidence_of(workspace, first)) if first else None
+
+
+def _pair_rows(confirmation: Confirmation) -> tuple[PairRow, ...]:
+    rows = []
+    for number, row in enumerate(confirmation.body["blocks"], start=1):
+        arms: dict[str, list[float]] = {"A": [], "B": []}
+        for letter, seconds in zip(row["order"], row["update_s"], strict=True):
+            if seconds is not None:
+                arms[letter].append(seconds)
+        if not arms["A"] or not arms["B"]:
+            continue
+        logs = {k: sum(map(math.log, v)) / len(v) for k, v in arms.items()}
+        rows.append(
+            PairRow(
+                block=number, order=row["order"], reference_s=tuple(arms["A"]),
+                winner_s=tuple(arms["B"]), ratio=math.exp(logs["A"] - logs["B"]),
+            )
+        )  # fmt: skip
+    return tuple(rows)
+
+
+def _cost(history: History, baseline: Baseline | None, confirmation: Confirmation | None) -> Cost:
+    trials = list(history.trials.values())
+    by_purpose: Counter[str] = Counter()
+    for trial in trials:
+        by_purpose[trial.purpose] += trial.wall_s  # type: ignore[assignment]
+    wall_s = sum(trial.wall_s for trial in trials)
+    break_even, note = _break_even(wall_s, baseline, confirmation)
+    return Cost(
+        wall_s=wall_s, cpu_s=_total(trial.cpu_s for trial in trials),
+        gpu_s=_total(trial.gpu_s for trial in trials), by_purpose_s=dict(by_purpose),
+        failed_wall_s=sum(trial.wall_s for trial in trials if trial.outcome is not Outcome.OK),
+        break_even_updates=break_even, break_even_note=note,
+    )  # fmt: skip
+
+
+def _total(values: Iterable[float | None]) -> float:
+    return sum(value for value in values if value is not None)
+
+
+def _break_even(
+    wall_s: float, baseline: Baseline | None, confirmation: Confirmation | None
+) -> tuple[int | None, str]:
+    speedup = confirmation.verdict.speedup if confirmation else None
+    if baseline is None or confirmation is None or speedup is None:
+        return None, "not known: nothing was confirmed"
+    if confirmation.verdict.ruling is not Ruling.PASS or speedup.low <= 1:
+        return None, "none: no speedup was confirmed"
+    before, after = _arm_estimate(confirmation, "A"), _arm_estimate(confirmation, "B")
+    if before is None or after is None:
+        return None, "not known: nothing was confirmed"
+    saved_s = before.point - after.point
+    return math.ceil(wall_s / saved_s), (
+        f"each update of the winner saves {saved_s:.4g} s; the launches of this search took "
+        f"{wall_s:.0f} s, failed ones included"
+    )
+
+
+def _quality(workspace: Workspace, history: History) -> str:
+    window = workspace.contract.task.window.last_update
+    metrics = ", ".join(metric.value for metric in workspace.contract.task.numerics.metrics)
+    launches = len(history.trials_for("confirm"))
+    return (
+        f"{metrics} were compared with the original reference at each of the first {window} "
+        f"updates of every launch judged ({launches} of them in confirmation), on the same seed "
+        "and data. Training beyond that was not tested."
+    )

@@ -1,0 +1,277 @@
+"""Performing one trial: a candidate becomes a tree, a launch, and evidence in the ledger."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infrarsi import witness
+from infrarsi.edits.combine import combine
+from infrarsi.edits.surface import within_surface
+from infrarsi.errors import EditError
+from infrarsi.execute.invocation import Invocation, invocation_of
+from infrarsi.execute.launch import Launch, LaunchPlan, keep_cache, launch, prepare_scratch
+from infrarsi.execute.sandbox import Room, interpreter_paths, seen_root
+from infrarsi.execute.worktree import make_worktree, write_files
+from infrarsi.judge.facts import SourceFacts
+from infrarsi.records.candidate import Candidate, Patch
+from infrarsi.records.evidence import Evidence, read_evidence
+from infrarsi.records.trial import Outcome, Purpose, Trial
+from infrarsi.stages.workspace import Workspace
+from infrarsi.store.contract import hash_files
+
+_SKETCH_ELEMENTS = 64
+
+
+@dataclass(frozen=True)
+class Request:
+    """A trial to perform."""
+
+    candidate: Candidate
+    purpose: Purpose
+    arm: str = ""
+    replicate: int = 0
+    perturb_ulps: float | None = None
+    """Disturb the initial weights by this many units in the last place: a null launch."""
+    env: Mapping[str, str] | None = None
+    """Variables of a null launch, such as another number of threads."""
+    stop_update: int | None = None
+    """Overrides the drawn hidden update: a rehearsal stops early."""
+    capped: bool = True
+    """Whether the contract's memory capacity is enforced."""
+    remarks: Mapping[str, Any] | None = None
+    """What the ledger should remember with it, such as why it was suggested."""
+
+
+def perform_trial(
+    workspace: Workspace,
+    request: Request,
+    *,
+    patches: Mapping[str, Patch],
+    on_update: Callable[[int], None] | None = None,
+) -> Trial:
+    """Run one launch of a candidate and append how it ended to the ledger.
+
+    Parameters
+    ----------
+    workspace
+        The locked repository.
+    request
+        What to launch, and for what purpose.
+    patches
+        Every known patch by name; the candidate's are taken from here.
+    on_update
+        Told the number of each update as it ends.
+
+    Returns
+    -------
+    Trial
+        A crash, an OOM or a refusal is a trial, never an exception.
+    """
+    trial = _draft(workspace, request)
+    workspace.ledger.append(
+        "trial_started", {**trial.model_dump(mode="json"), "remarks": dict(request.remarks or {})}
+    )
+    try:
+        files, invocation = _patched(workspace, request.candidate, patches)
+    except EditError as error:
+        ended = trial.model_copy(update={"outcome": Outcome.REFUSED, "reason": str(error)})
+    else:
+        ready = _Ready(request, trial, files, invocation, on_update)
+        ended = _run(workspace, ready)
+    workspace.ledger.append("trial_ended", ended.model_dump(mode="json"))
+    return ended
+
+
+def evidence_of(workspace: Workspace, trial: Trial) -> Evidence:
+    """Read the evidence that a trial left."""
+    if trial.evidence_digest is None:
+        return Evidence()
+    return read_evidence(workspace.artifacts.get(trial.evidence_digest).splitlines())
+
+
+def source_of(workspace: Workspace, trial: Trial) -> SourceFacts | None:
+    """Read what was seen of a trial's source before and after it ran."""
+    if trial.source_digest is None:
+        return None
+    return SourceFacts.from_bytes(workspace.artifacts.get(trial.source_digest))
+
+
+def _draft(workspace: Workspace, request: Request) -> Trial:
+    number = len(workspace.ledger.of_kind("trial_started")) + 1
+    stop = request.stop_update or workspace.stop_update(
+        request.replicate, arm=f"{request.purpose}/{request.arm}"
+    )
+    return Trial(
+        trial_id=f"t{number:04d}", candidate=request.candidate, purpose=request.purpose,
+        arm=request.arm, replicate=request.replicate, outcome=Outcome.PREEMPTED,
+        stop_update=stop, wall_s=0.0, sandbox=workspace.tier.value,
+    )  # fmt: skip
+
+
+def _patched(
+    workspace: Workspace, candidate: Candidate, patches: Mapping[str, Patch]
+) -> tuple[dict[str, bytes], Invocation]:
+    files = combine(workspace.sources, [patches[name] for name in candidate.patches])
+    present = {**workspace.sources, **files}
+    invocation = invocation_of(workspace.contract.task, candidate.knobs, present)
+    return {**files, **invocation.files}, invocation
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A trial whose source and launch are known."""
+
+    request: Request
+    trial: Trial
+    files: Mapping[str, bytes]
+    invocation: Invocation
+    on_update: Callable[[int], None] | None
+
+
+def _run(workspace: Workspace, ready: _Ready) -> Trial:
+    """Check out, patch, launch and clear away; give the trial as it ended."""
+    trial, files = ready.trial, ready.files
+    scratch = workspace.folder / "scratch" / trial.trial_id
+    place = workspace.folder / "trees" / trial.trial_id
+    cache = workspace.folder / "caches" / trial.candidate.short_id()
+    cold = not cache.exists()
+    repository, commit = workspace.repository, workspace.lock.commit
+    prepare_scratch(scratch, cache=cache)
+    try:
+        with make_worktree(repository, commit, place=place) as tree:
+            write_files(tree, files)
+            _provide_inputs(workspace, tree)
+            ran = repository.tree_of(tree, objects=scratch / "objects")
+            watched = sorted({*workspace.tracked, *files})
+            before = hash_files(tree, watched)
+            plan = _plan(workspace, ready, tree, scratch)
+            done = launch(plan)
+            after = hash_files(tree, watched)
+        expected = repository.expected_tree(commit, files, objects=scratch / "objects")
+        if done.outcome is Outcome.OK:
+            keep_cache(scratch, cache)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    surface, configured = workspace.contract.task.surface, ready.invocation.files
+    source = SourceFacts(
+        protected_before=before,
+        protected_after=after,
+        tree_expected=expected,
+        tree_ran=ran,
+        changed_paths=tuple(sorted(files)),
+        outside_surface=tuple(
+            path
+            for path in sorted(files)
+            if path not in configured and not within_surface(path, surface)
+        ),
+        allowed_roots=(str(seen_root(plan.room, workspace.tier)),),
+    )
+    return _ended(workspace, ready, done, source, argv=plan.argv, cold=cold)
+
+
+def _plan(workspace: Workspace, ready: _Ready, tree: Path, scratch: Path) -> LaunchPlan:
+    contract, request, invocation = workspace.contract, ready.request, ready.invocation
+    memory, stop = contract.task.memory, ready.trial.stop_update
+    assert stop is not None, "a drafted trial has its stop"
+    last = min(contract.task.window.last_update, stop)
+    capped = request.capped and memory.unit == "process_data"
+    return LaunchPlan(
+        mark=f"{workspace.mark}{ready.trial.trial_id}/",
+        argv=invocation.argv,
+        folder=contract.task.folder,
+        room=Room(
+            tree=tree,
+            root=workspace.root,
+            scratch=scratch,
+            readable=(*interpreter_paths(workspace.python), witness.ENTRY),
+            inputs=contract.task.workload.inputs,
+        ),
+        tier=workspace.tier,
+        witness=witness.ENTRY,
+        witness_options=_witness_options(workspace, request, last=last, stop=stop),
+        stop_update=stop,
+        values_until=last,
+        deadline_s=contract.plan.budget.trial_deadline_s,
+        cap_bytes=memory.capacity_bytes if capped else None,
+        env={**invocation.env, **(request.env or {})},
+        unset=invocation.unset,
+        on_update=ready.on_update,
+    )
+
+
+def _witness_options(
+    workspace: Workspace, request: Request, *, last: int, stop: int
+) -> dict[str, Any]:
+    window = workspace.contract.task.window
+    marks = {0, window.warmup_updates, workspace.hidden_mark, window.last_update}
+    if stop < window.last_update:
+        marks.add(last - 1)  # a rehearsal sees the optimizer's state too
+    perturb = None
+    if request.perturb_ulps is not None:
+        perturb = {"ulps": request.perturb_ulps, "seed": 1000 + request.replicate}
+    return {
+        "schema": witness.SCHEMA,
+        "marks": sorted(mark for mark in marks if mark <= last),
+        "sketch_seed": 1,
+        "sketch_elements": _SKETCH_ELEMENTS,
+        "perturb": perturb,
+    }
+
+
+def _provide_inputs(workspace: Workspace, tree: Path) -> None:
+    """Put locked git-ignored inputs in the tree: as mount points, or uncontained as links."""
+    for name in workspace.contract.task.workload.inputs:
+        source, place = workspace.root / name, tree / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if workspace.tier.value == "bubblewrap":
+            if source.is_dir():
+                place.mkdir(exist_ok=True)
+            else:
+                place.touch()
+        elif not place.exists():
+            place.symlink_to(source)
+
+
+def _ended(
+    workspace: Workspace,
+    ready: _Ready,
+    done: Launch,
+    source: SourceFacts,
+    *,
+    argv: tuple[str, ...],
+    cold: bool,
+) -> Trial:
+    evidence = read_evidence(done.events.splitlines())
+    gpus = len((evidence.hello or {}).get("devices") or ())
+    return ready.trial.model_copy(
+        update={
+            "outcome": done.outcome,
+            "reason": done.reason,
+            "argv": argv,
+            "tree_digest": source.tree_ran,
+            "evidence_digest": workspace.artifacts.put(done.events),
+            "source_digest": workspace.artifacts.put(source.to_bytes()),
+            "log_digest": workspace.artifacts.put(done.log),
+            "wall_s": done.wall_s,
+            "cpu_s": done.cpu_s,
+            "gpu_s": done.wall_s * gpus,
+            "peak_bytes": _peak_bytes(workspace, done, evidence),
+            "cold_cache": cold,
+        }
+    )
+
+
+def _peak_bytes(workspace: Workspace, done: Launch, evidence: Evidence) -> int | None:
+    """Give the peak in the contract's unit; an out-of-memory has none, only a lower bound."""
+    if done.outcome in {Outcome.OOM, Outcome.AMBIGUOUS_MEMORY}:
+        return None
+    match workspace.contract.task.memory.unit:
+        case "process_data":
+            return done.peak_data_bytes or None
+        case "cuda_allocated":
+            peaks = [mark.memory.get("peak_allocated", 0) for mark in evidence.marks]
+            return max(peaks, default=0) or None

@@ -1,0 +1,176 @@
+"""What a stage works on: a repository, its locked contract, and what is remembered of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from infrarsi.edits.surface import within_surface
+from infrarsi.errors import UsageError
+from infrarsi.execute.process import kill_marked
+from infrarsi.execute.repository import Repository, find_repository
+from infrarsi.execute.sandbox import Tier, probe_tier
+from infrarsi.execute.worktree import sweep_worktrees
+from infrarsi.records.plan import Contract, Lock
+from infrarsi.records.task import ConfigKey
+from infrarsi.store.artifacts import Artifacts
+from infrarsi.store.contract import CONTRACT_FILE, check_lock, read_contract
+from infrarsi.store.ledger import Ledger, open_ledger, read_ledger
+
+STATE_FOLDER = ".infrarsi"
+
+
+@dataclass
+class Workspace:
+    """A repository under a locked contract."""
+
+    repository: Repository
+    contract: Contract
+    lock: Lock
+    ledger: Ledger
+
+    @property
+    def root(self) -> Path:
+        """The user's checkout."""
+        return self.repository.root
+
+    @property
+    def folder(self) -> Path:
+        """Where everything of ours is kept."""
+        return self.root / STATE_FOLDER
+
+    @cached_property
+    def artifacts(self) -> Artifacts:
+        """The evidence, by digest."""
+        return Artifacts(self.folder / "artifacts")
+
+    @cached_property
+    def tier(self) -> Tier:
+        """How trials are contained here."""
+        return probe_tier()
+
+    @property
+    def python(self) -> str:
+        """The training interpreter."""
+        return self.contract.task.python or sys.executable
+
+    @property
+    def mark(self) -> str:
+        """The beginning of the mark that every process of this checkout's trials bears."""
+        return mark_of(self.root)
+
+    @cached_property
+    def tracked(self) -> tuple[str, ...]:
+        """All files of the locked commit."""
+        return self.repository.tracked(self.lock.commit)
+
+    @cached_property
+    def editable(self) -> tuple[str, ...]:
+        """The files of the locked commit that a patch may edit."""
+        surface = self.contract.task.surface
+        return tuple(path for path in self.tracked if within_surface(path, surface))
+
+    @cached_property
+    def sources(self) -> dict[str, bytes]:
+        """Contents, at the locked commit, of editable files and knobs' configuration files."""
+        surface = self.contract.task.surface
+        configured = {k.reach.file for k in surface.knobs if isinstance(k.reach, ConfigKey)}
+        return self.repository.read(self.lock.commit, [*self.editable, *sorted(configured)])
+
+    @property
+    def hidden_mark(self) -> int:
+        """An update within the window at which the witness takes a mark, drawn by the lock."""
+        window = self.contract.task.window
+        return (
+            window.warmup_updates + 1 + int(self.lock.digest(), 16) % (window.measured_updates - 1)
+        )
+
+    def stop_update(self, replicate: int, *, arm: str = "") -> int:
+        """Give the hidden update at which a launch is stopped: drawn, yet the same on replay.
+
+        Even and odd replicates stop about ten updates apart, so that over many launches the
+        slope of whole-launch time can be told.
+        """
+        drawn = hashlib.sha256(f"{self.lock.digest()}/{arm}/{replicate}".encode()).digest()[0]
+        return self.contract.task.window.last_update + 2 + drawn % 4 + 10 * (replicate % 2)
+
+
+def mark_of(root: Path) -> str:
+    """Give the mark of a checkout's trials: short, and its own."""
+    return hashlib.sha256(str(root).encode()).hexdigest()[:12] + "/"
+
+
+@contextlib.contextmanager
+def open_workspace(start: Path, *, command: str) -> Iterator[Workspace]:
+    """Hold a locked workspace for a stage that writes, and clear up after a killed one.
+
+    Raises
+    ------
+    InfraRSIError
+        No repository, no contract, no lock; something locked has changed; the ledger was
+        altered, or another command holds it.
+    """
+    repository = find_repository(start)
+    contract = read_contract(repository.root / CONTRACT_FILE)
+    folder = repository.root / STATE_FOLDER
+    if not (folder / "ledger.jsonl").exists():
+        raise _unlocked(repository.root)
+    with open_ledger(folder, command=command) as ledger:
+        workspace = Workspace(repository, contract, _lock_in(ledger, repository.root), ledger)
+        check_lock(repository.root, contract, workspace.lock)
+        clear_leftovers(workspace)
+        yield workspace
+
+
+def read_workspace(start: Path) -> Workspace:
+    """Give a workspace for a stage that only reads: it holds nothing and checks no lock."""
+    repository = find_repository(start)
+    contract = read_contract(repository.root / CONTRACT_FILE)
+    ledger = read_ledger(repository.root / STATE_FOLDER)
+    return Workspace(repository, contract, _lock_in(ledger, repository.root), ledger)
+
+
+def clear_leftovers(workspace: Workspace) -> None:
+    """Take away what a killed command left: processes, worktrees, sockets; close its trial."""
+    kill_marked(workspace.mark)
+    sweep_worktrees(workspace.repository, workspace.folder / "trees")
+    shutil.rmtree(workspace.folder / "scratch", ignore_errors=True)
+    for place in Path(tempfile.gettempdir()).glob("infrarsi-*-*"):
+        owner = place.name.split("-")[1]
+        if (
+            owner.isdigit()
+            and not Path(f"/proc/{owner}").exists()
+            and place.stat().st_uid == os.getuid()
+        ):
+            shutil.rmtree(place, ignore_errors=True)
+    ended = {event.body["trial_id"] for event in workspace.ledger.of_kind("trial_ended")}
+    for event in workspace.ledger.of_kind("trial_started"):
+        if event.body["trial_id"] not in ended:
+            workspace.ledger.append(
+                "trial_ended",
+                {**event.body, "outcome": "preempted", "wall_s": 0.0,
+                 "reason": "the command that ran it was killed"},
+            )  # fmt: skip
+
+
+def _lock_in(ledger: Ledger, root: Path) -> Lock:
+    """Give the last lock in a ledger; a new lock starts a new search in the same ledger."""
+    locks = ledger.of_kind("locked")
+    if not locks:
+        raise _unlocked(root)
+    return Lock.model_validate(locks[-1].body)
+
+
+def _unlocked(root: Path) -> UsageError:
+    return UsageError(
+        f"the contract in {root} is not locked yet",
+        hint="lock it with `infrarsi init` (it rehearses the command first)",
+    )

@@ -1,0 +1,1 @@
+"""Memory: the ledger, the artifacts, the contract and its lock."""

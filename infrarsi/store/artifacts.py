@@ -1,0 +1,70 @@
+"""Artifacts: bytes kept under their own SHA-256, compressed, written whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from pathlib import Path
+
+from infrarsi.errors import LedgerError
+
+
+class Artifacts:
+    """A folder of content-addressed files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, content: bytes) -> str:
+        """Keep the bytes, and give their digest.
+
+        Raises
+        ------
+        LedgerError
+            They could not be written; nothing is left behind.
+        """
+        digest = hashlib.sha256(content).hexdigest()
+        place = self._place(digest)
+        if place.exists():
+            return digest
+        draft = place.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with draft.open("wb") as file:
+                file.write(gzip.compress(content, compresslevel=3, mtime=0))
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(place)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            raise LedgerError(
+                f"evidence cannot be written: {error.strerror}",
+                hint=f"free space at {self._folder}, then repeat the command; it resumes",
+            ) from error
+        return digest
+
+    def get(self, digest: str) -> bytes:
+        """Give the bytes of a digest.
+
+        Raises
+        ------
+        LedgerError
+            They are missing, or are no longer what they were.
+        """
+        try:
+            content = gzip.decompress(self._place(digest).read_bytes())
+        except (OSError, EOFError, gzip.BadGzipFile) as error:
+            raise self._lost(digest, "is missing or cannot be read") from error
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise self._lost(digest, "was altered")
+        return content
+
+    def _place(self, digest: str) -> Path:
+        return self._folder / digest[:2] / f"{digest[2:]}.gz"
+
+    def _lost(self, digest: str, why: str) -> LedgerError:
+        return LedgerError(
+            f"the artifact {digest[:12]} {why}",
+            hint="restore .infrarsi/artifacts from a copy, or start again with `infrarsi init`",
+        )
