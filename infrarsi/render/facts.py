@@ -106,7 +106,7 @@ def _break_even(report: Report) -> Fact:
         return Fact("Break-even", cell(numbers.NOT_KNOWN), cell(note))
     if confirmed.winner_update_s is not None:
         training = numbers.duration(updates * confirmed.winner_update_s.point)
-        note = f"{training} of training. {note}".strip()
+        note = f"{training} of training; {note}".rstrip("; ")
     return Fact("Break-even", cell(numbers.counted(updates, "update")), cell(note))
 
 

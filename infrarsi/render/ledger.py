@@ -53,7 +53,7 @@ def cost_section(report: Report) -> Section:
         "Totals",
         ("What", number("Amount")),
         rows=[
-            (cell("wall time, from first to last"), cell(numbers.duration(cost.wall_s))),
+            (cell("wall time"), cell(numbers.duration(cost.wall_s))),
             (cell("processor time"), cell(numbers.duration(cost.cpu_s))),
             (cell("accelerators held"), cell(numbers.duration(cost.gpu_s))),
             (cell("language model tokens"), cell(numbers.count(cost.llm_tokens))),
@@ -75,7 +75,7 @@ def cost_section(report: Report) -> Section:
         share = numbers.percent(report.trials.failed_share)
         failed = f"{share} of the search trials failed, and their cost is counted."
     paid = cost.break_even_note if accepted(report) else ""
-    text = line(f"{failed} {paid}".strip())
+    text = line(f"{failed} {paid[:1].upper()}{paid[1:]}".strip())
     return Section("cost", "Cost", (text,), figures, (ledger, totals, _cold_start(report)))
 
 

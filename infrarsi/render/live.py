@@ -128,7 +128,8 @@ class SearchView:
         counts = ", ".join(f"{number} {name}" for name, number in sorted(self._counts.items()))
         table = Table(title=Text(counts or "No trial has ended yet"), title_justify="left",
                       box=None, caption=Text(self._best) if self._best else None,
-                      caption_justify="left", header_style="bold", padding=(0, 1), expand=True)  # fmt: skip
+                      caption_justify="left", header_style="bold", padding=(0, 1),
+                      expand=True)  # fmt: skip
         for title in ("#", "Change", "Status", "Update", "Screening", "Peak", "Why"):
             right = title in ("#", "Update", "Screening", "Peak")
             wide = title in ("Change", "Why")

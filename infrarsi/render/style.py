@@ -113,7 +113,7 @@ svg.plot{display:block;width:100%;height:auto;max-width:60rem}
 figure .scroll svg{min-width:36rem}
 .verdict .scroll svg{min-width:30rem}
 table{border-collapse:collapse;width:100%;font-size:.88rem;line-height:1.45;margin:0}
-table.narrow{width:auto;min-width:min(100%,24rem)}
+table.narrow{width:auto;min-width:min(18rem,80vw)}
 .tables{display:flex;flex-wrap:wrap;gap:0 3rem;align-items:flex-start}
 .tables>.block{max-width:100%}.tables>.block.wide{flex:1 0 100%}
 .block{margin:1rem 0 1.5rem}

@@ -83,7 +83,7 @@ def _draw_headline(headline: Headline) -> tuple[str, float]:
     drawn.append(label(left, 42, headline.label.upper(), cls=tone))
     y = 68.0
     room = _WIDTH - _PAD - left
-    for words in textwrap.wrap(headline.sentence, int(room / 11.6))[:4]:
+    for words in textwrap.wrap(_kept_together(headline.sentence), int(room / 11.6))[:4]:
         drawn.append(label(left, y, words, cls="sentence"))
         y += 25
     y -= 3
@@ -103,6 +103,11 @@ def _draw_facts(facts: list[Fact], y: float) -> str:
             label(x, y + 42, _first_clause(fact.note), cls="tick", room=step - 8),
         ]
     return "".join(drawn)
+
+
+def _kept_together(text: str) -> str:
+    """Bind the two bounds of an interval by a space that no line ends at."""
+    return re.sub(r"(\[[^\],]*), ", "\\1,\N{NO-BREAK SPACE}", text)
 
 
 def _first_clause(note: Cell) -> str:

@@ -258,7 +258,7 @@ def full_report() -> Report:
             dollars=0.48,
             llm_tokens=18_233,
             break_even_updates=15_601,
-            break_even_note="Cold start of the winner is charged.",
+            break_even_note="the cold start of the winner is charged",
         ),
         quality="Paired with the reference over 30 updates on the same seed and data; one further "
         "update replayed by the reference's code. Convergence beyond that was not tested.",

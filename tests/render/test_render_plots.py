@@ -188,6 +188,7 @@ def test_the_summary_is_one_svg_file_that_fetches_nothing(make):
 def test_the_summary_says_the_verdict_with_its_interval():
     text = render_svg_summary(samples.full_report())
     assert "2.31x [2.29, 2.34]" in text
+    assert "[2.29,\N{NO-BREAK SPACE}2.34]" in text
     assert "threshold 1.030x" in text
 
 

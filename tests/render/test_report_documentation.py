@@ -2,6 +2,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.report import (
     Confirmed,
