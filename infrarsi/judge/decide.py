@@ -1,0 +1,256 @@
+"""Joining the layers into a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import get_args
+
+from infrarsi.judge.audit import judge_audit
+from infrarsi.judge.case import Case, Confirmation, Launch
+from infrarsi.judge.findings import fails, gather, join, passes, soften, unsure
+from infrarsi.judge.integrity import judge_channel, judge_integrity
+from infrarsi.judge.numerics import judge_numerics
+from infrarsi.judge.precision import judge_precision
+from infrarsi.judge.slope import judge_cold_start, judge_slope, judge_tails
+from infrarsi.judge.speedup import alpha_for_attempt, confirm_speedup
+from infrarsi.judge.timing import judge_timing, steady_update_s, tail_of
+from infrarsi.judge.workload import judge_presence, judge_workload
+from infrarsi.records.estimate import Estimate
+from infrarsi.records.verdict import Finding, Layer, Verdict
+
+RULES = 1
+"""Version of the rules. Raise it whenever a stored trial might be judged otherwise."""
+
+_REFERENCE_DRIFT = 1.5
+"""A reference slower than its own baseline by this factor is not the reference any more."""
+_LAYERS: dict[str, Callable[[Case], list[Finding]]] = {
+    "integrity": judge_integrity,
+    "workload": judge_workload,
+    "timing": judge_timing,
+    "numerics": judge_numerics,
+    "precision": judge_precision,
+}
+"""The layers that judge a launch. Audit judges the source, once a candidate."""
+
+
+def judge_screen(case: Case) -> Verdict:
+    """Judge one launch of a candidate against the launch of the reference.
+
+    A pass ranks: it says that nothing was found against the candidate. It never confirms a
+    speedup, which takes :func:`judge_confirmation`.
+
+    Parameters
+    ----------
+    case : Case
+        The two launches, the contract's task, the baseline and the changed source.
+
+    Returns
+    -------
+    Verdict
+        The conjunction of integrity, audit, workload, timing, numerics and precision.
+    """
+    findings = [*judge_audit(case.changed), *judge_launch(case)]
+    return _verdict(case.subject, "screen", findings, trials=(case.candidate.facts.trial_id,))
+
+
+def judge_launch(case: Case) -> list[Finding]:
+    """Put one launch through every layer but the audit.
+
+    Where the witness never spoke, or counted too few updates, the layers that compare updates
+    have nothing to say, and the verdict rests on that one finding.
+    """
+    if judge_presence(case):
+        return [*judge_integrity(case), *judge_workload(case), *judge_timing(case)]
+    return [finding for layer in _LAYERS.values() for finding in layer(case)]
+
+
+def acceptance_threshold(confirmation: Confirmation) -> float:
+    """Give what the lower bound must exceed: ``1 + max(least effect, |A/A bias|)``."""
+    least = confirmation.task.objective.least_effect
+    return 1 + max(least, abs(confirmation.baseline.bias))
+
+
+def judge_confirmation(confirmation: Confirmation) -> Verdict:
+    """Judge a confirmation: every launch of both arms, and the interval of the speedup.
+
+    Parameters
+    ----------
+    confirmation : Confirmation
+        All blocks, in the order in which they ran.
+
+    Returns
+    -------
+    Verdict
+        ``pass`` where every layer passes and the interval's lower bound exceeds
+        :func:`acceptance_threshold`; ``fail`` where a layer fails or the upper bound is below
+        it; else ``inconclusive``. A reference launch that does not repeat the original
+        reference is inconclusive: it does not speak against the candidate.
+    """
+    winners = [launch for block in confirmation.blocks for launch in block.arm("B")]
+    references = [launch for block in confirmation.blocks for launch in block.arm("A")]
+    cases = [_case(confirmation, launch) for launch in winners]
+    findings = [
+        *judge_audit(confirmation.changed),
+        *gather([judge_launch(case) for case in cases], arm="winner"),
+        *gather(
+            [_judge_reference(_case(confirmation, each)) for each in references], arm="reference"
+        ),
+        _judge_design(confirmation),
+    ]
+    trials = tuple(each.facts.trial_id for block in confirmation.blocks for each in block.launches)
+    speedup = _speedup(confirmation)
+    if speedup is None:
+        findings.append(
+            unsure(
+                "timing", "speedup", "not every launch has a steady rate",
+                hint="redo the blocks whose launches failed, for the fault, not for the figure",
+            )
+        )  # fmt: skip
+    else:
+        findings += _judge_speedup(speedup, confirmation, winners, references)
+        findings += _pool_tails(cases)
+    return _verdict(confirmation.subject, "confirm", findings, trials=trials, speedup=speedup)
+
+
+def _case(confirmation: Confirmation, launch: Launch) -> Case:
+    return Case(
+        subject=confirmation.subject, task=confirmation.task, baseline=confirmation.baseline,
+        candidate=launch, reference=confirmation.reference, changed=confirmation.changed,
+    )  # fmt: skip
+
+
+def _judge_reference(case: Case) -> list[Finding]:
+    """Check that a reference launch repeats the original reference."""
+    silent = judge_presence(case)
+    layers = [judge_workload, judge_timing, judge_numerics, judge_precision]
+    findings = silent or [finding for layer in layers for finding in layer(case)]
+    source = [*judge_channel(case), *(judge_integrity(case) if case.candidate.source else [])]
+    return soften(
+        [*source, *findings],
+        hint="the reference itself does not repeat: run doctor again on a quiet machine",
+    )
+
+
+def _judge_design(confirmation: Confirmation) -> Finding:
+    """Check that the blocks are the ones that were fixed in advance."""
+    blocks, planned = confirmation.blocks, confirmation.planned_blocks
+    odd = [block.order for block in blocks if block.order not in {"ABBA", "BAAB"}]
+    if odd or any(len(block.launches) != len(block.order) for block in blocks):
+        return unsure(
+            "timing", "design", f"blocks must be ABBA or BAAB, not {', '.join(odd) or 'partial'}",
+            hint="redo the confirmation by its schedule",
+        )  # fmt: skip
+    if len(blocks) != planned:
+        return unsure(
+            "timing", "design", f"{len(blocks)} blocks ran; {planned} were fixed in advance",
+            hint="finish the blocks that were planned, no fewer and no more",
+        )  # fmt: skip
+    return passes("timing", "design", f"{planned} blocks, fixed in advance, ran to the end")
+
+
+def _steady(confirmation: Confirmation, launches: Sequence[Launch]) -> list[float]:
+    window = confirmation.task.window
+    return [steady_update_s(launch.evidence, window) for launch in launches]
+
+
+def _speedup(confirmation: Confirmation) -> Estimate | None:
+    try:
+        pairs = [
+            (_steady(confirmation, block.arm("A")), _steady(confirmation, block.arm("B")))
+            for block in confirmation.blocks
+        ]
+        return confirm_speedup(pairs, alpha=alpha_for_attempt(confirmation.attempt))
+    except ValueError:
+        return None
+
+
+def _judge_speedup(
+    speedup: Estimate,
+    confirmation: Confirmation,
+    winners: Sequence[Launch],
+    references: Sequence[Launch],
+) -> list[Finding]:
+    threshold = acceptance_threshold(confirmation)
+    words = (
+        f"the speedup is {speedup.point:.4f} ({speedup.low:.4f} to {speedup.high:.4f} at "
+        f"{speedup.level:.2%}, {len(confirmation.blocks)} blocks); it must exceed {threshold:.4f}"
+    )
+    if speedup.low > threshold:
+        finding = passes("timing", "speedup", words)
+    elif speedup.high < threshold:
+        finding = fails("timing", "speedup", words)
+    else:
+        finding = unsure(
+            "timing", "speedup", words, hint="plan more blocks, or accept a smaller least effect"
+        )
+    return [finding, *_judge_arms(confirmation, winners, references)]
+
+
+def _judge_arms(
+    confirmation: Confirmation, winners: Sequence[Launch], references: Sequence[Launch]
+) -> list[Finding]:
+    """Check the arms as wholes: slope, cold start, and the reference against its baseline."""
+    least = confirmation.task.objective.least_effect
+    mine = _steady(confirmation, winners)
+    middle = sum(mine) / len(mine)
+    stops = [
+        (each.facts.stop_update, float(each.series.t_s[each.facts.stop_update - 1]))
+        for each in winners
+        if each.facts.stop_update is not None and each.facts.stop_update <= len(each.series)
+    ]
+    ahead = [
+        (each.facts.total_updates, float(each.series.t_s[0]))
+        for each in winners
+        if each.facts.total_updates is not None
+    ]
+    findings = [
+        judge_slope(stops, middle, least_effect=least),
+        judge_cold_start(ahead, middle, least_effect=least),
+    ]
+    theirs = sorted(_steady(confirmation, references))[len(references) // 2]
+    measured = confirmation.baseline.update_s.point
+    if theirs > _REFERENCE_DRIFT * measured:
+        findings.append(
+            unsure(
+                "timing", "reference_rate",
+                f"the reference took {theirs:.4g} s an update, its baseline {measured:.4g} s",
+                hint="the machine changed, or something held the reference back: run doctor again",
+            )
+        )  # fmt: skip
+    return findings
+
+
+def _pool_tails(cases: Sequence[Case]) -> list[Finding]:
+    """Let the launches of a confirmation speak together about the updates after the window."""
+    tails = [tail for case in cases if (tail := tail_of(case)) is not None]
+    pooled = judge_tails(tails, least_effect=cases[0].task.objective.least_effect)
+    return [pooled] if pooled is not None else []
+
+
+def _verdict(
+    subject: str,
+    kind: str,
+    findings: Sequence[Finding],
+    *,
+    trials: tuple[str, ...],
+    speedup: Estimate | None = None,
+) -> Verdict:
+    said = [*findings, *_missing_layers(findings)]
+    return Verdict(
+        subject=subject, kind="confirm" if kind == "confirm" else "screen", ruling=join(said),
+        findings=tuple(said), speedup=speedup, trials=trials, rules=RULES,
+    )  # fmt: skip
+
+
+def _missing_layers(findings: Sequence[Finding]) -> list[Finding]:
+    """Say which layers had nothing to say: silence is no pass.
+
+    Replay is asked for at promotion only, and says so itself.
+    """
+    spoken = {each.layer for each in findings}
+    wanted: list[Layer] = [each for each in get_args(Layer) if each != "replay"]
+    return [
+        unsure(layer, "silent", f"{layer} could not be judged", hint="settle the other findings")
+        for layer in wanted
+        if layer not in spoken
+    ]

@@ -1,0 +1,112 @@
+"""Layer 5: which dtypes computed and kept the numbers. A gate: no curve shows them all."""
+
+from __future__ import annotations
+
+from infrarsi.judge.case import Case
+from infrarsi.judge.findings import fails, passes, unsure
+from infrarsi.records.evidence import Evidence, MarkSeen
+from infrarsi.records.task import Numerics
+from infrarsi.records.verdict import Finding, Layer
+
+_LAYER: Layer = "precision"
+_CLASSES = ("parameters", "gradients", "optimizer_state", "matmul")
+_SWITCHES = ("tf32", "matmul_precision", "reduced_precision", "fp32_precision", "fast_math")
+"""Parts of the names of flags that set precision; other flags are facts about generators."""
+_STRICT = frozenset({"highest", "ieee", "none", "false", "0", ""})
+"""Values of a switch that keep float32 arithmetic whole."""
+_LOOSENESS = {"high": 1, "tf32": 1, "medium": 2, "bf16": 2, "bfloat16": 2}
+
+
+def judge_precision(case: Case) -> list[Finding]:
+    """Check the dtype census and the global precision switches.
+
+    Parameters
+    ----------
+    case : Case
+        ``case.task.numerics`` lists the dtypes allowed of each class.
+
+    Notes
+    -----
+    Every dtype seen at any mark counts, however few its elements: also integers, of which
+    quantised state is made. A class that the reference shows at a mark and the candidate does
+    not is inconclusive. A switch may be as loose as the reference's, or as ``numerics.tf32``
+    allows. When not to trust it: dtypes that live only between two marks are seen through
+    matmul operands alone.
+    """
+    numerics = case.task.numerics
+    mine, theirs = case.candidate.evidence, case.reference.evidence
+    census = [_judge_class(kind, numerics, mine, theirs) for kind in _CLASSES]
+    return [*census, _judge_switches(case)]
+
+
+def _judge_class(kind: str, numerics: Numerics, mine: Evidence, theirs: Evidence) -> Finding:
+    allowed = set(getattr(numerics, kind))
+    words = kind.replace("_", " ")
+    for mark in mine.marks:
+        strange = sorted(_dtypes(mark, kind) - allowed)
+        if strange:
+            counts = ", ".join(f"{mark.census[kind][each]:,} {each}" for each in strange)
+            return fails(
+                _LAYER, kind,
+                f"{words} at the mark after update {mark.update} held {counts}; "
+                f"allowed: {', '.join(sorted(allowed))}",
+                hint="allow the dtype in the contract's numerics if it is meant",
+            )  # fmt: skip
+    for mark in theirs.marks:
+        if not _dtypes(mark, kind):
+            continue
+        other = mine.mark_at(mark.update)
+        if other is not None and not _dtypes(other, kind):
+            return unsure(
+                _LAYER, kind,
+                f"the reference showed its {words} at the mark after update {mark.update}, the "
+                "candidate did not",
+                hint="keep them where the witness can see them",
+            )  # fmt: skip
+    seen = set().union(*(_dtypes(mark, kind) for mark in mine.marks))
+    if not seen and any(_dtypes(mark, kind) for mark in theirs.marks):
+        return unsure(
+            _LAYER, kind, f"no mark of the candidate showed its {words}", hint="run it again"
+        )
+    if not seen:
+        return passes(_LAYER, kind, f"neither arm has {words} that the witness can see")
+    return passes(_LAYER, kind, f"{words} were {', '.join(sorted(seen))}, as allowed")
+
+
+def _dtypes(mark: MarkSeen, kind: str) -> set[str]:
+    return {dtype for dtype, count in mark.census.get(kind, {}).items() if count > 0}
+
+
+def _judge_switches(case: Case) -> Finding:
+    mine, theirs = _switches(case.candidate.evidence), _switches(case.reference.evidence)
+    if not mine and theirs:
+        return unsure(
+            _LAYER, "switches", "the precision switches of the candidate were not seen",
+            hint="run the trial again",
+        )  # fmt: skip
+    tf32 = case.task.numerics.tf32
+    loosened = [
+        f"{name} = {value} (the reference: {theirs[name][1] if name in theirs else 'not seen'})"
+        for name, (level, value) in sorted(mine.items())
+        if level > max(theirs[name][0] if name in theirs else 0, 1 if tf32 else 0)
+    ]
+    if loosened:
+        return fails(
+            _LAYER, "switches", f"precision was loosened: {', '.join(loosened)}",
+            hint="allow tf32 in the contract's numerics if it is meant",
+        )  # fmt: skip
+    return passes(_LAYER, "switches", "no precision switch is looser than the reference's")
+
+
+def _switches(evidence: Evidence) -> dict[str, tuple[int, str]]:
+    """Give each switch's loosest level over all marks (0 keeps float32 whole), and its value."""
+    found: dict[str, tuple[int, str]] = {}
+    for mark in evidence.marks:
+        for name, value in mark.flags.items():
+            if not any(part in name for part in _SWITCHES) or value is None:
+                continue
+            text = str(value).lower()
+            level = 0 if text in _STRICT else _LOOSENESS.get(text, 1)
+            if name not in found or level > found[name][0]:
+                found[name] = (level, str(value))
+    return found

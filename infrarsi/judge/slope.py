@@ -1,0 +1,144 @@
+"""Layer 3, over many launches: work put off, and work done before the clock starts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from infrarsi.judge.findings import fails, passes
+from infrarsi.judge.timing import Tail
+from infrarsi.records.estimate import Estimate
+from infrarsi.records.verdict import Finding, Layer
+
+_LAYER: Layer = "timing"
+
+
+def launch_slope(points: Sequence[tuple[int, float]], *, level: float = 0.95) -> Estimate:
+    """Regress the time of whole launches on their hidden stops: seconds an update.
+
+    Parameters
+    ----------
+    points : sequence of (int, float)
+        For each launch its stop update, and the seconds from the launch to the end of it.
+    level : float
+        Coverage of the two-sided t interval.
+
+    Returns
+    -------
+    Estimate
+        The slope. It must agree with the steady rate: what is put off beyond the window, at
+        every stop, is in the slope and not in the rate.
+
+    Raises
+    ------
+    ValueError
+        Fewer than three launches, or all with the same stop.
+
+    Notes
+    -----
+    When not to trust it: stops close together give a wide interval, which contradicts nothing;
+    and a cold start that varies between launches enters the residual.
+    """
+    return _regress(points, level=level)
+
+
+def cold_start_growth(points: Sequence[tuple[int, float]], *, level: float = 0.95) -> Estimate:
+    """Regress cold start on the number of updates ahead: seconds of preparation an update.
+
+    Parameters
+    ----------
+    points : sequence of (int, float)
+        For each launch the number of updates that the program was told to make, and its cold
+        start in seconds.
+
+    Raises
+    ------
+    ValueError
+        Fewer than three launches, or all told the same.
+    """
+    return _regress(points, level=level)
+
+
+def _regress(points: Sequence[tuple[int, float]], *, level: float) -> Estimate:
+    from scipy.special import stdtrit
+
+    if len(points) < 3 or len({x for x, _ in points}) < 2:
+        raise ValueError("a slope needs three launches at two different numbers of updates")
+    x, y = np.array(points, dtype=np.float64).T
+    dx = x - x.mean()
+    slope = float(dx @ y / (dx @ dx))
+    residual = y - y.mean() - slope * dx
+    error = float(np.sqrt(residual @ residual / (len(x) - 2) / (dx @ dx)))
+    half = float(stdtrit(len(x) - 2, (1 + level) / 2)) * error
+    return Estimate(low=slope - half, point=slope, high=slope + half, level=level)
+
+
+def judge_slope(
+    points: Sequence[tuple[int, float]], steady_s: float, *, least_effect: float
+) -> Finding:
+    """Check the slope of whole launches against the steady rate that they claim.
+
+    Parameters
+    ----------
+    points : sequence of (int, float)
+        As :func:`launch_slope` takes them.
+    steady_s : float
+        Mean steady seconds an update of the same launches.
+    least_effect : float
+        The relative speedup worth having; a slope above the rate by less is let be.
+    """
+    try:
+        slope = launch_slope(points)
+    except ValueError:
+        return passes(
+            _LAYER, "slope", "the launches had too few different stops for a slope; not compared"
+        )
+    words = (
+        f"whole launches took {slope.point:.4g} s an update more ({slope.low:.4g} to "
+        f"{slope.high:.4g}), the window says {steady_s:.4g}"
+    )
+    if slope.low > steady_s * (1 + least_effect):
+        return fails(_LAYER, "slope", f"{words}: work is put off until after the window")
+    return passes(_LAYER, "slope", words)
+
+
+def judge_cold_start(
+    points: Sequence[tuple[int, float]], steady_s: float, *, least_effect: float
+) -> Finding:
+    """Check that the cold start does not grow with the number of updates ahead.
+
+    A launch that prepares tables or batches for every update before the first one has a cold
+    start that grows by a share of the time that it seems to save.
+    """
+    try:
+        growth = cold_start_growth(points)
+    except ValueError:
+        return passes(
+            _LAYER, "cold_start",
+            "all launches were told one number of updates; the cold start is charged to break-even",
+        )  # fmt: skip
+    words = f"each update ahead adds {growth.point:.3g} s to the cold start"
+    if growth.low > least_effect * steady_s:
+        return fails(_LAYER, "cold_start", f"{words}: work is done before the clock starts")
+    return passes(_LAYER, "cold_start", words)
+
+
+def judge_tails(tails: Sequence[Tail], *, least_effect: float) -> Finding | None:
+    """Check the updates after the window, over all launches of one arm.
+
+    A hiccup of the machine strikes one launch, work put off strikes most of them: hence the
+    median over launches. ``None`` where fewer than three launches have a tail.
+    """
+    if len(tails) < 3:
+        return None
+    shares = np.array([tail.excess_s / tail.window_s for tail in tails])
+    middle = float(np.median(shares))
+    beyond = sum(tail.excess_s > tail.error_s for tail in tails)
+    words = (
+        f"after the window the launches took {middle:.1%} of the window more than its rate "
+        f"(median of {len(tails)}; {beyond} beyond their own spread)"
+    )
+    if middle >= least_effect and beyond > len(tails) / 2:
+        return fails(_LAYER, "tails", f"{words}: work is put off until after the window")
+    return passes(_LAYER, "tails", words)

@@ -1,0 +1,288 @@
+"""Reading what a Python text uses, by its syntax tree."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from dataclasses import dataclass
+
+from infrarsi.judge import audit_rules as rules
+from infrarsi.judge.audit_rules import Severity
+
+_REPLACES = "replaces what training or its clock relies on"
+_WRITES = "writes outside its tree"
+_WRITERS = {"write_text", "write_bytes", "symlink_to", "hardlink_to", "touch", "mkdir", "unlink"}
+_OUTSIDE = ("/", "~", "../")
+
+
+@dataclass(frozen=True)
+class Use:
+    """Something that a text uses."""
+
+    severity: Severity
+    why: str
+    what: str
+    line: int
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What makes two uses the same, wherever they stand."""
+        return (self.why, self.what)
+
+
+def uses_in_python(text: str) -> list[Use] | None:
+    """Give all that a Python text uses of what the audit looks for.
+
+    ``None`` where the text is no Python that can be parsed, not even as the body of a
+    function.
+    """
+    tree = _parse(text)
+    if tree is None:
+        return None
+    reader = _Reader()
+    reader.learn_aliases(tree)
+    reader.visit(tree)
+    return reader.found
+
+
+def _parse(text: str) -> ast.Module | None:
+    """Parse a program, or a fragment of one at any indentation."""
+    body = textwrap.dedent(text).strip("\n")
+    stem = body.rstrip()
+    attempts = [
+        text, body, f"if 1:\n{textwrap.indent(body, ' ')}",
+        f"{stem}\n    pass", f"{stem}\n{' ' * 16}pass", f"if 1: pass\n{body}",
+        f"try: pass\n{body}", f"({stem}\n)", f"f({stem}\n)",
+    ]  # fmt: skip
+    for attempt in attempts:
+        try:
+            return ast.parse(attempt)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            continue
+    return None
+
+
+def fold_text(node: ast.AST) -> str | None:
+    """Give the text that an expression of constants amounts to, where it can be told."""
+    match node:
+        case ast.Constant(value=str() as value):
+            return value
+        case ast.Constant(value=bytes() as value):
+            return value.decode("latin-1")
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            parts = [fold_text(left), fold_text(right)]
+            return None if None in parts else "".join(part or "" for part in parts)
+        case ast.JoinedStr(values=values):
+            return "".join(fold_text(value) or "\0" for value in values)
+        case ast.Call(func=ast.Attribute(value=glue, attr="join"), args=[ast.List() as each]):
+            texts = [fold_text(item) for item in each.elts]
+            return None if None in texts else (fold_text(glue) or "").join(t or "" for t in texts)
+        case ast.Subscript(value=inner, slice=ast.Slice(lower=None, upper=None, step=step)):
+            text = fold_text(inner)
+            backwards = isinstance(step, ast.UnaryOp) and isinstance(step.op, ast.USub)
+            return text[::-1] if text and backwards else text
+    return None
+
+
+class _Reader(ast.NodeVisitor):
+    """Collects uses, with aliases resolved."""
+
+    def __init__(self) -> None:
+        self.found: list[Use] = []
+        self.aliases: dict[str, str] = {}
+
+    def learn_aliases(self, tree: ast.AST) -> None:
+        for node in ast.walk(tree):
+            match node:
+                case ast.Import(names=names):
+                    for name in names:
+                        top = name.name.partition(".")[0]
+                        self.aliases[name.asname or top] = name.name if name.asname else top
+                case ast.ImportFrom(module=str() as module, names=members, level=0):
+                    for member in members:
+                        self.aliases[member.asname or member.name] = f"{module}.{member.name}"
+        for node in ast.walk(tree):
+            match node:
+                case ast.Assign(targets=[ast.Name(id=target)], value=value):
+                    dotted = self.dotted(value)
+                    if (
+                        dotted
+                        and not dotted.startswith("?")
+                        and ("." in dotted or dotted in self.aliases.values())
+                    ):
+                        self.aliases.setdefault(target, dotted)
+
+    def dotted(self, node: ast.AST) -> str | None:
+        """Give the dotted name of an expression, aliases resolved."""
+        match node:
+            case ast.Name(id=name):
+                return self.aliases.get(name, name)
+            case ast.Attribute(value=value, attr=attr):
+                return f"{self.dotted(value) or '?'}.{attr}"
+            case ast.Call(func=ast.Name(id="getattr"), args=[value, name, *_]):
+                return f"{self.dotted(value) or '?'}.{fold_text(name) or '?'}"
+            case ast.Call(
+                func=ast.Attribute(attr="import_module") | ast.Name(id="__import__"),
+                args=[name, *_],
+            ):
+                return fold_text(name)
+            case ast.Subscript(value=value, slice=key) if self.dotted(value) == "sys.modules":
+                return fold_text(key) or "?"
+        return None
+
+    def add(self, severity: Severity, why: str, what: str, node: ast.AST) -> None:
+        self.found.append(Use(severity, why, what, getattr(node, "lineno", 0)))
+
+    def look_up(self, dotted: str, node: ast.AST) -> None:
+        """Note a dotted name that the rules speak of, by its longest match."""
+        for name, (severity, why) in rules.USES.items():
+            inside = dotted.startswith(name) if name.endswith(".") else False
+            if inside or dotted == name or dotted.startswith(f"{name}."):
+                self.add(severity, why, name.rstrip("."), node)
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for name in node.names:
+            self.look_up(name.name, node)
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        for name in node.names:
+            if node.module:
+                self.look_up(f"{node.module}.{name.name}", node)
+            self._look_up_attribute(name.name, node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        dotted = self.aliases.get(node.id)
+        if dotted and "." in dotted:
+            self.look_up(dotted, node)
+        elif dotted is None and node.id in {"__builtins__", "__loader__"}:
+            self.add("refuse", "reaches into the interpreter", node.id, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        dotted = self.dotted(node) or ""
+        self.look_up(dotted, node)
+        self._look_up_attribute(node.attr, node)
+        if not isinstance(node.value, ast.Name):
+            self.visit(node.value)
+
+    def _look_up_attribute(self, attr: str, node: ast.AST) -> None:
+        if attr in rules.ATTRIBUTES:
+            self.add("refuse", rules.ATTRIBUTES[attr], attr, node)
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        self._read_text(fold_text(node), node)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        text = fold_text(node)
+        if text is None:
+            self.generic_visit(node)
+        else:
+            self._read_text(text, node)
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        self._read_text(fold_text(node), node)
+        for value in node.values:
+            if isinstance(value, ast.FormattedValue):
+                self.visit(value.value)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self._read_text(fold_text(node), node)
+        self.generic_visit(node)
+
+    def _read_text(self, text: str | None, node: ast.AST) -> None:
+        lowered = (text or "").lower()
+        for word, why in rules.REFUSED_WORDS.items():
+            if word in lowered:
+                self.add("refuse", why, word, node)
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        # A docstring is prose: it may speak of anything.
+        if not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
+            self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._judge_target(target, node)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._judge_target(node.target, node)
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._judge_target(node.target, node)
+        self.generic_visit(node)
+
+    def visit_Delete(self, node: ast.Delete) -> None:
+        for target in node.targets:
+            self._judge_target(target, node)
+        self.generic_visit(node)
+
+    def _judge_target(self, target: ast.AST, node: ast.AST) -> None:
+        """Refuse an assignment into a module that training or its clock relies on."""
+        match target:
+            case ast.Tuple(elts=elts) | ast.List(elts=elts):
+                for each in elts:
+                    self._judge_target(each, node)
+            case ast.Attribute():
+                self._judge_replacement(self.dotted(target) or "", node)
+            case ast.Subscript(value=value):
+                dotted = self.dotted(value) or ""
+                if dotted == "sys.modules" or dotted.endswith(".__dict__"):
+                    self.add("refuse", _REPLACES, dotted, node)
+
+    def _judge_replacement(self, dotted: str, node: ast.AST) -> None:
+        if dotted.startswith(rules.SETTINGS):
+            return
+        if dotted.startswith(rules.FROZEN_MODULES):
+            self.add("refuse", _REPLACES, dotted, node)
+        elif dotted.startswith("torch."):
+            self.add("note", "replaces a part of torch", dotted, node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = self.dotted(node.func) or ""
+        plain = name.removeprefix("builtins.")
+        if plain in rules.HIDING_CALLS:
+            self.add("refuse", "runs text that cannot be read", plain, node)
+        elif plain in {"setattr", "delattr"} and len(node.args) >= 2:
+            attr = fold_text(node.args[1]) or "?"
+            self._judge_replacement(f"{self.dotted(node.args[0]) or ''}.{attr}", node)
+        elif plain == "getattr" and len(node.args) >= 2:
+            self.look_up(self.dotted(node) or "", node)
+            self._look_up_attribute(fold_text(node.args[1]) or "", node)
+        elif plain.endswith(("import_module", "patch.object", "mock.patch")):
+            self.look_up(self.dotted(node) or "", node)
+        if plain in {"vars", "globals"} and node.args:
+            self.add("note", "reaches into a namespace", plain, node)
+        if plain.endswith(".join"):
+            self._read_text(fold_text(node), node)
+        self._judge_write(node, plain)
+        self.generic_visit(node)
+
+    def _judge_write(self, node: ast.Call, name: str) -> None:
+        """Refuse writing to a place that is plainly not in the tree."""
+        if name in {"open", "io.open", "os.open"} and node.args:
+            modes = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "mode")]
+            mode = fold_text(modes[0]) if modes else "r"
+            place, writes = fold_text(node.args[0]), mode is None or set(mode) & set("wax+")
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in _WRITERS:
+            inner = node.func.value
+            arguments = inner.args if isinstance(inner, ast.Call) else []
+            place, writes = fold_text(arguments[0]) if arguments else None, True
+        else:
+            return
+        if place is not None and writes and place.startswith(_OUTSIDE):
+            self.add("refuse", _WRITES, place, node)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        sides = [node.left, *node.comparators]
+        names = {each.id for each in sides if isinstance(each, ast.Name)}
+        names |= {each.attr for each in sides if isinstance(each, ast.Attribute)}
+        counts = [
+            each.value
+            for each in sides
+            if isinstance(each, ast.Constant) and type(each.value) is int and each.value > 1
+        ]
+        if names & rules.STEP_NAMES and counts:
+            what = f"{sorted(names & rules.STEP_NAMES)[0]} against {counts[0]}"
+            self.add("note", "acts by the number of the update", what, node)
+        self.generic_visit(node)

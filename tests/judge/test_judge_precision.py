@@ -1,0 +1,97 @@
+from dataclasses import replace
+
+import pytest
+from synthetic_training import WINDOW, Recipe, changed_launch, task_of
+
+from infrarsi.judge.numerics import judge_numerics
+from infrarsi.judge.precision import judge_precision
+
+
+def rulings(case):
+    return {each.check: each.ruling.value for each in judge_precision(case)}
+
+
+def with_marks(case, *, arm="candidate", census=None, flags=None, update=WINDOW.last_update):
+    launch = getattr(case, arm)
+    marks = tuple(
+        mark.model_copy(update={
+            "census": {**mark.census, **(census or {})}, "flags": {**mark.flags, **(flags or {})}
+        }) if mark.update == update else mark
+        for mark in launch.evidence.marks
+    )  # fmt: skip
+    evidence = launch.evidence.model_copy(update={"marks": marks})
+    return replace(case, **{arm: changed_launch(launch, evidence)})
+
+
+def test_the_references_own_precision_passes(bench):
+    assert set(rulings(bench.trained(Recipe())).values()) == {"pass"}
+
+
+def test_low_precision_optimizer_state_fails_even_where_no_curve_shows_it(bench):
+    case = bench.trained(Recipe(bf16_state=True))
+    wide = tuple(band.model_copy(update={"limit": 0.04}) for band in bench.bands)
+    case = replace(case, baseline=bench.baseline.model_copy(update={"bands": wide}))
+    assert {each.ruling for each in judge_numerics(case)} == {"pass"}
+    assert rulings(case)["optimizer_state"] == "fail"
+
+
+def test_bfloat16_matmuls_fail_unless_the_contract_allows_them(bench):
+    case = bench.trained(Recipe(bf16_matmul=True))
+    assert rulings(case)["matmul"] == "fail"
+    allowed = replace(case, task=task_of(matmul=("float32", "bfloat16")))
+    assert rulings(allowed)["matmul"] == "pass"
+
+
+@pytest.mark.parametrize("kind", ["parameters", "gradients", "optimizer_state", "matmul"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "uint8", "float8_e4m3fn"])
+def test_any_dtype_that_is_not_allowed_fails_in_every_class(bench, kind, dtype):
+    case = with_marks(bench.trained(Recipe()), census={kind: {"float32": 1000, dtype: 3}})
+    assert rulings(case)[kind] == "fail"
+
+
+@pytest.mark.parametrize("update", [0, WINDOW.warmup_updates, WINDOW.last_update])
+def test_a_dtype_seen_at_one_mark_alone_counts(bench, update):
+    case = with_marks(bench.trained(Recipe()), census={"parameters": {"float16": 1}}, update=update)
+    assert rulings(case)["parameters"] == "fail"
+
+
+@pytest.mark.parametrize("kind", ["gradients", "optimizer_state", "matmul"])
+def test_a_class_that_only_the_reference_shows_is_inconclusive(bench, kind):
+    case = with_marks(bench.trained(Recipe()), census={kind: {}})
+    assert rulings(case)[kind] == "inconclusive"
+
+
+def test_a_candidate_without_marks_is_inconclusive(bench):
+    case = bench.trained(Recipe())
+    evidence = case.candidate.evidence.model_copy(update={"marks": ()})
+    found = rulings(replace(case, candidate=changed_launch(case.candidate, evidence)))
+    assert set(found.values()) == {"inconclusive"}
+
+
+@pytest.mark.parametrize("flags", [
+    {"cuda.matmul.allow_tf32": True}, {"float32_matmul_precision": "high"},
+    {"float32_matmul_precision": "medium"}, {"mkldnn.matmul.fp32_precision": "bf16"},
+])  # fmt: skip
+def test_a_switch_looser_than_the_references_fails(bench, flags):
+    assert rulings(with_marks(bench.trained(Recipe()), flags=flags))["switches"] == "fail"
+
+
+def test_tf32_passes_where_it_is_allowed_and_bfloat16_products_still_do_not(bench):
+    case = replace(bench.trained(Recipe()), task=task_of(tf32=True))
+    tf32 = with_marks(case, flags={"float32_matmul_precision": "high"})
+    low = with_marks(case, flags={"float32_matmul_precision": "medium"})
+    assert rulings(tf32)["switches"] == "pass"
+    assert rulings(low)["switches"] == "fail"
+
+
+def test_a_switch_as_loose_as_the_references_passes(bench):
+    flags = {"cudnn.allow_tf32": True}
+    case = with_marks(bench.trained(Recipe()), flags=flags)
+    assert rulings(with_marks(case, flags=flags, arm="reference"))["switches"] == "pass"
+
+
+def test_facts_about_generators_are_no_precision_switches(bench):
+    case = with_marks(
+        bench.trained(Recipe()), flags={"generator_offset": 17, "deterministic": True}
+    )
+    assert rulings(case)["switches"] == "pass"
