@@ -1,0 +1,1 @@
+"""Where candidate patches come from. Codemods build on `source`, `flow` and `repository`."""
