@@ -57,7 +57,7 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Draft the contract of a training command, rehearse it, and lock it."""
-    from infrarsi.render.console import show_lock
+    from infrarsi.render.console import contract_summary
     from infrarsi.stages.init import Draft, lock_task
 
     draft = Draft(
@@ -74,7 +74,7 @@ def init(
     if as_json:
         _print_json({"contract": locked.contract, "lock": locked.lock})
     else:
-        show_lock(locked.contract, locked.lock, locked.rehearsal, locked.evidence)
+        _print(contract_summary(locked.contract, locked.in_words()))
 
 
 @app.command()
@@ -84,7 +84,7 @@ def doctor(
     as_json: AsJson = False,
 ) -> None:
     """Measure the reference: phases, MFU, memory, and how noisy this machine is."""
-    from infrarsi.render.console import show_baseline
+    from infrarsi.render.console import baseline_table
     from infrarsi.stages.doctor import diagnose
     from infrarsi.stages.workspace import open_workspace
 
@@ -94,7 +94,9 @@ def doctor(
     if as_json:
         _print_json({"baseline": diagnosis.baseline, "machine": diagnosis.machine})
     else:
-        show_baseline(diagnosis.baseline, diagnosis.machine, cached=diagnosis.cached)
+        if diagnosis.cached:
+            _say("measured before on this machine; measure anew with --fresh")
+        _print(baseline_table(diagnosis.baseline))
 
 
 @app.command()
@@ -107,8 +109,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Search launch settings and patches together; the same command resumes."""
-    from infrarsi.render.console import show_choice
     from infrarsi.stages.run import run_search
+    from infrarsi.stages.status import outcome_in_words
     from infrarsi.stages.view import SearchWatcher
     from infrarsi.stages.workspace import open_workspace
 
@@ -126,21 +128,20 @@ def run(
     if as_json:
         _print_json({"choice": history.choice, "screened": len(history.screenings)})
     else:
-        show_choice(history)
+        _say(outcome_in_words(workspace, history))
 
 
 @app.command()
 def status(directory: Where = Path(), as_json: AsJson = False) -> None:
     """Say where a search stands, while it runs or after."""
-    from infrarsi.render.console import show_status
-    from infrarsi.stages.status import read_status
+    from infrarsi.stages.status import read_status, status_in_words
     from infrarsi.stages.workspace import read_workspace
 
     found = read_status(read_workspace(directory))
     if as_json:
         _print_json(found)
     else:
-        show_status(found)
+        print("\n".join(status_in_words(found)))
 
 
 @app.command()
@@ -150,7 +151,7 @@ def report(
     as_json: AsJson = False,
 ) -> None:
     """Write report.html, report.md and report.json."""
-    from infrarsi.render.console import show_report
+    from infrarsi.render.console import verdict_panel
     from infrarsi.stages.report import write_report
     from infrarsi.stages.workspace import read_workspace
 
@@ -158,7 +159,8 @@ def report(
     if as_json:
         _print_json(written)
     else:
-        show_report(written, str(files.html))
+        _print(verdict_panel(written))
+        print(f"written: {files.html}, {files.markdown.name}, {files.json.name}")
 
 
 @app.command()
@@ -168,7 +170,7 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Confirm the winner back to back with the reference, and put it on a branch."""
-    from infrarsi.render.console import show_promotion
+    from infrarsi.render.console import findings_table
     from infrarsi.stages import apply as stage
     from infrarsi.stages.workspace import open_workspace
 
@@ -181,7 +183,8 @@ def apply(
     if as_json:
         _print_json({"verdict": verdict, "promotion": promotion})
     else:
-        show_promotion(verdict, promotion)
+        _print(findings_table(verdict))
+        print(f"promoted to the branch {promotion.branch} (commit {promotion.commit[:12]})")
 
 
 def main() -> None:
@@ -248,6 +251,12 @@ def _say_dirty(workspace: Any) -> None:
         more = f" and {len(dirty) - 1} more" if len(dirty) > 1 else ""
         commit = workspace.lock.commit[:12]
         _say(f"note: trials run the commit {commit}, without the changes to {dirty[0]}{more}")
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    Console().print(renderable)
 
 
 def _print_json(value: Any) -> None:

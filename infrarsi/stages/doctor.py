@@ -10,7 +10,7 @@ from statistics import median
 from infrarsi.errors import UsageError
 from infrarsi.execute.machine import fingerprint, measure_peak_flops
 from infrarsi.judge.bands import bands_from_null
-from infrarsi.judge.numerics import deviations
+from infrarsi.judge.deviations import deviations
 from infrarsi.judge.speedup import interval_of_times, least_detectable, noise_and_bias
 from infrarsi.judge.timing import cold_start_s
 from infrarsi.records.baseline import Baseline
@@ -199,7 +199,7 @@ def _baseline(
         flops_per_update=flops, peak_flops=peak_flops, num_parameters=parameters or None,
         noise_sd=noise_sd, bias=bias,
         least_detectable=least_detectable(noise_sd, plan.confirmation_blocks),
-        bands=bands_from_null(reference, null_set, numerics=task.numerics, window=task.window),
+        bands=bands_from_null(reference, null_set, task.numerics, task.window),
         nondeterministic=_differs(workspace, reference, [seen[t.trial_id] for t in aa[1:]]),
         reference_trial=aa[0].trial_id,
         wall_s=sum(t.wall_s for t in (*aa, *nulls)),
@@ -210,9 +210,9 @@ def _differs(workspace: Workspace, reference: Evidence, others: Iterable[Evidenc
     """Tell whether identical launches differ in any number that is compared."""
     window = workspace.contract.task.window
     return any(
-        bool((values > 0).any())
+        bool((deviation.values > 0).any())
         for other in others
-        for values in deviations(other, reference, window=window).values()
+        for deviation in deviations(other, reference, window).values()
     )
 
 

@@ -14,7 +14,7 @@ from infrarsi.errors import ContractError, ReferenceFailedError, UsageError
 from infrarsi.execute.machine import total_memory
 from infrarsi.execute.repository import Repository, find_repository
 from infrarsi.frameworks.catalogue import draft_knobs
-from infrarsi.frameworks.program import find_settings
+from infrarsi.frameworks.program import Setting, find_settings
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.plan import Contract, Lock, Plan
@@ -57,6 +57,28 @@ class Locked:
     evidence: Evidence
     drafted: bool
     """Whether the contract file was written by this call."""
+
+    def in_words(self) -> list[str]:
+        """Say what the rehearsal saw and what was locked."""
+        last, mark = self.evidence.updates[-1], self.evidence.marks[-1]
+        loss = "not seen" if last.loss is None else f"{last.loss:.4f}"
+        dtypes = {name: "/".join(sorted(counts)) for name, counts in mark.census.items()}
+        peak = self.rehearsal.peak_bytes
+        lines = [
+            f"Rehearsed {last.update} updates: {last.tokens or 'unknown'} tokens in "
+            f"{last.forwards} forward(s) an update, loss {loss}"
+            + (f", peak memory {peak / 1e6:,.0f} MB" if peak else ""),
+            f"Dtypes: {', '.join(f'{name} {kinds}' for name, kinds in dtypes.items())}",
+            f"Contained by: {self.rehearsal.sandbox}",
+            f"Locked: commit {self.lock.commit[:12]}, {len(self.lock.protected)} protected files, "
+            f"{len(self.lock.inputs)} inputs",
+        ]
+        if self.lock.dirty:
+            lines.append(
+                f"Note: {len(self.lock.dirty)} changed file(s) are not in the commit, and trials "
+                f"run the commit: {', '.join(self.lock.dirty[:5])}"
+            )
+        return lines
 
 
 def lock_task(start: Path, draft: Draft) -> Locked:
@@ -164,7 +186,7 @@ def _drafted(repository: Repository, start: Path, draft: Draft) -> Contract:
     folder = draft.folder or str(start.resolve().relative_to(repository.root))
     commit = repository.commit()
     script = _entry_script(draft.command, folder)
-    settings = ()
+    settings: tuple[Setting, ...] = ()
     if script is not None:
         source = repository.read(commit, [script]).get(script)
         if source is None:

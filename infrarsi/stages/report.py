@@ -28,7 +28,8 @@ from infrarsi.records.report import (
 )
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Ruling
-from infrarsi.render import render_html, render_markdown
+from infrarsi.render.html import render_html
+from infrarsi.render.markdown import render_markdown
 from infrarsi.stages.doctor import phase_share
 from infrarsi.stages.history import Confirmation, History, Screening
 from infrarsi.stages.trial import evidence_of

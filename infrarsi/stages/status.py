@@ -65,3 +65,38 @@ def _stage(history: History) -> str:
     if history.choice is None:
         return "run"
     return "apply" if history.promotion is None else "report"
+
+
+def status_in_words(status: Status) -> list[str]:
+    """Say where a search stands, a fact a line."""
+    lines = [
+        f"contract {status.contract}, commit {status.commit[:12]}",
+        f"next: infrarsi {status.stage}",
+    ]
+    if status.reference_update_s is not None:
+        lines.append(f"reference: {status.reference_update_s.point:.4g} s an update")
+    outcomes = ", ".join(f"{count} {name}" for name, count in sorted(status.outcomes.items()))
+    lines.append(
+        f"screened {status.num_screened} of {status.max_trials} trials"
+        + (f" ({outcomes})" if outcomes else "")
+        + f", {status.spent_s:.0f} of {status.max_wall_s:.0f} s"
+    )
+    if status.best is not None and status.best_speedup is not None:
+        lines.append(f"best so far: {status.best} ({status.best_speedup:.2f}x in one launch)")
+    if status.in_flight is not None:
+        lines.append(f"in flight: {status.in_flight}")
+    if status.branch is not None:
+        lines.append(f"promoted: {status.branch}")
+    return lines
+
+
+def outcome_in_words(workspace: Workspace, history: History) -> str:
+    """Say what a search came to, and what comes next."""
+    if history.choice is None:
+        return (
+            f"{len(history.screenings)} trials, and none was accepted and faster than the "
+            "reference; read why with `infrarsi report`"
+        )
+    defaults = workspace.contract.task.surface.default_knobs()
+    words = words_of(history.choice.candidate, defaults)
+    return f"put forward: {words}\nconfirm it with `infrarsi apply`"

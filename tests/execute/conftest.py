@@ -2,9 +2,7 @@
 
 import hashlib
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -60,16 +58,10 @@ def run_program(tmp_path, tier):
         return launch(LaunchPlan(**{**plan, **options}))
 
     run.root, run.tree, run.scratch, run.mark, run.program = (
-        root, tree, scratch, mark, program,
+        root,
+        tree,
+        scratch,
+        mark,
+        program,
     )
     return run
-
-
-def alive(words):
-    """Tell whether a process whose command line holds these words is alive."""
-    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    return any(words in line for line in listed.stdout.splitlines() if "ps -eo" not in line)
-
-
-def read(path: Path) -> str:
-    return path.read_text() if path.exists() else ""

@@ -12,7 +12,9 @@ def contract():
     knob = Knob(name="recompute", reach=Flag(flag="--recompute", style="negatable"),
                 values=(False, True), default=True, raises_memory="down")  # fmt: skip
     surface = Surface(editable=("model.py",), knobs=(knob,))
-    task = Task(command=("python", "train.py"), surface=surface, memory=Memory(capacity_bytes=10**9))
+    task = Task(
+        command=("python", "train.py"), surface=surface, memory=Memory(capacity_bytes=10**9)
+    )
     return Contract(name="tiny", task=task)
 
 
@@ -94,5 +96,5 @@ def test_a_changed_task_is_refused_and_a_changed_plan_is_not(root):
     plan = present.plan.model_copy(update={"seed": 7})
     check_lock(root, present.model_copy(update={"plan": plan}), lock)
     task = present.task.model_copy(update={"command": ("python", "train.py", "--steps", "5")})
-    with pytest.raises(ContractError, match="the task .* was changed"):
+    with pytest.raises(ContractError, match=r"the task .* was changed"):
         check_lock(root, present.model_copy(update={"task": task}), lock)

@@ -61,7 +61,7 @@ def test_an_altered_line_with_a_new_digest_breaks_the_chain(tmp_path):
     forged = event.model_copy(update={"body": {"trial_id": "t1", "update_s": 0.01}})
     lines[1] = json.dumps({"event": forged.model_dump(), "sha256": forged.digest()}).encode()
     file.write_bytes(b"\n".join(lines) + b"\n")
-    with pytest.raises(LedgerError, match="line 3 .* does not follow"):
+    with pytest.raises(LedgerError, match=r"line 3 .* does not follow"):
         read_ledger(tmp_path)
 
 

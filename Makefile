@@ -1,0 +1,41 @@
+# make demo    a real search on a small training repository, from init to a branch
+# make test    all tests
+# make check   format, lint, types, import rules, dependencies
+# make bench-* slow proofs; each writes its results to docs/
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check bench-witness bench-null bench-handmade clean
+
+demo: $(READY)
+	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
+
+test: $(READY)
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+
+bench-witness: $(READY)
+	$(BIN)/python tests/benches/witness_cost.py
+
+bench-null: $(READY)
+	$(BIN)/python tests/benches/null_confirmations.py
+
+bench-handmade: $(READY)
+	$(BIN)/python tests/benches/handmade.py
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .demo

@@ -1,0 +1,88 @@
+"""Watching a search: each step as a line, or as a live table."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import TracebackType
+from typing import Self
+
+from infrarsi.render.live import SearchView
+from infrarsi.stages.history import History, Screening
+from infrarsi.stages.report import words_of
+from infrarsi.stages.steps import Choose, Judge, Launch, Step
+from infrarsi.stages.workspace import Workspace
+
+
+class SearchWatcher:
+    """Shows the steps of a search on standard error, or nothing where it is quiet."""
+
+    def __init__(self, workspace: Workspace, *, quiet: bool) -> None:
+        from rich.console import Console
+
+        output = open(os.devnull, "w") if quiet else sys.stderr  # noqa: SIM115, PTH123
+        self._workspace = workspace
+        self._defaults = workspace.contract.task.surface.default_knobs()
+        self._view = SearchView(Console(file=output, stderr=not quiet))
+
+    def __enter__(self) -> Self:
+        self._view.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._view.__exit__(kind, error, traceback)
+
+    def begin(self, step: Step, history: History) -> None:
+        """Show that a trial runs."""
+        match step:
+            case Launch(request=request) if request.purpose == "screen":
+                reason = str((request.remarks or {}).get("reason", ""))
+                change = words_of(request.candidate, self._defaults)
+                self._view.show_trial(len(history.screenings) + 1, change, reason=reason)
+            case Launch(request=request):
+                round_ = request.replicate + 1
+                what = "winner" if request.arm == "winner" else f"winner without {request.arm}"
+                self._view.show_note(f"ablation, round {round_}: {what}")
+            case Judge() | Choose():
+                pass
+
+    def see_update(self, update: int) -> None:
+        """See an update end; a launch is short, and its end is what is shown."""
+
+    def end(self, step: Step, history: History) -> None:
+        """Show how a trial ended, and what was chosen."""
+        match step:
+            case Judge(trial=trial) if trial.purpose == "screen":
+                self._show_screening(history.screenings[-1], history)
+            case Choose(candidate=candidate, reason=reason):
+                self._view.show_note(
+                    f"put forward: {words_of(candidate, self._defaults)} ({reason})"
+                )
+            case _:
+                pass
+
+    def _show_screening(self, screening: Screening, history: History) -> None:
+        trial, verdict = screening.trial, screening.verdict
+        status, why = trial.outcome.value, trial.reason
+        if verdict is not None:
+            status = {"pass": "passed", "fail": "refused"}.get(verdict.ruling, verdict.ruling.value)
+            why = "; ".join(f"{each.layer}: {each.reason}" for each in verdict.reasons)
+        speedup = None
+        if history.baseline is not None and screening.update_s is not None:
+            speedup = history.baseline.update_s.point / screening.update_s
+        self._view.show_trial(
+            len(history.screenings), words_of(trial.candidate, self._defaults),
+            reason=screening.reason, status=status, update_s=screening.update_s,
+            speedup=speedup, peak_bytes=trial.peak_bytes, why=why,
+        )  # fmt: skip
+        best = next(iter(history.accepted()), None)
+        if best is not None and best.update_s and history.baseline is not None:
+            self._view.show_best(
+                words_of(best.trial.candidate, self._defaults), update_s=best.update_s,
+                speedup=history.baseline.update_s.point / best.update_s,
+            )  # fmt: skip
