@@ -129,6 +129,11 @@ class Models:
             cost_s=float(scores.cost_s[0]),
         )
 
+    def tried_points(self) -> Ints:
+        """Give every tried point once, in a fixed order, shape ``(n, d)``."""
+        num = self.lattice.num_knobs + self.lattice.num_patches
+        return np.array(sorted(self.tried), dtype=np.int64).reshape(len(self.tried), num)
+
     def oom_budget_is_spent(self) -> bool:
         """Tell whether one more OOM would make more than about a third of the trials."""
         ooms = sum(each.status == "oom" for _, each in self.seen)

@@ -29,7 +29,8 @@ def partner_point(
     """Give the best way to make one of the latest promising OOMs fit, and why.
 
     An OOM is promising while its expected log improvement, had it fitted, is at least
-    ``least_gain``; its partner must be worth ``least_value`` a second. Each gets a few attempts, and none once an extension of it has fitted.
+    ``least_gain``; its partner must be worth ``least_value`` a second. Each OOM gets a few
+    attempts, and none once an extension of it has fitted.
     """
     ooms = [point for point, each in models.seen if each.status == "oom"]
     found = []

@@ -61,8 +61,12 @@ class Setting:
     @classmethod
     def of(cls, logs: Floats) -> Setting:
         """Make a setting from the logarithms of all its numbers."""
-        numbers = [float(each) for each in np.exp(logs)]
-        return cls(*numbers[:6], relevance=tuple(numbers[6:]))
+        knob_sd, patch_scale, weight_sd, bend_sd, length, wobble_sd, *relevance = (
+            float(each) for each in np.exp(logs)
+        )
+        return cls(
+            knob_sd, patch_scale, weight_sd, bend_sd, length, wobble_sd, relevance=tuple(relevance)
+        )
 
 
 _CENTRE = np.log([0.2, 1.0, 0.6, 0.1, 2.0, 0.005])
@@ -128,38 +132,47 @@ class RuntimeModel:
         rng = np.random.default_rng(8)
         drawn = rng.standard_normal((_NUM_FIRST_DRAWS, len(centre)))
         drawn[0] = 0.0
-        fitted: list[_Fitted] = []
+        drafts: list[_Draft] = []
         for generation in range(1 + _NUM_GENERATIONS):
             for row in drawn:
                 setting = Setting.of(centre + spread * row)
-                process, evidence = self._process(setting, points, residual, noise)
-                fitted.append(_Fitted(evidence - 0.5 * float(row @ row), row, setting, process))
-            fitted.sort(key=lambda each: -each.support)
-            parents = np.array([each.row for each in fitted[:3]])
+                evidence = self._evidence(setting, points, residual, noise)
+                drafts.append(_Draft(evidence - 0.5 * float(row @ row), row, setting))
+            drafts.sort(key=lambda each: -each.support)
+            parents = np.array([each.row for each in drafts[:3]])
             steps = rng.standard_normal((_NUM_LATER_DRAWS, len(centre))) * 0.5 ** (generation + 0.5)
             drawn = np.tile(parents, (_NUM_LATER_DRAWS // 3, 1)) + steps
-        kept = fitted[:_NUM_KEPT]
+        kept = drafts[:_NUM_KEPT]
         self._weights = _tempered(np.array([each.support for each in kept]))
-        self._processes = [(each.setting, each.process) for each in kept]
+        self._processes = [
+            (each.setting, self._process(each.setting, points, residual, noise)) for each in kept
+        ]
 
-    def _process(
-        self, setting: Setting, points: Ints, residual: Floats, noise: Floats
-    ) -> tuple[Any, float]:
+    def _evidence(self, setting: Setting, points: Ints, residual: Floats, noise: Floats) -> float:
+        """Give the log marginal likelihood of a setting."""
+        if not len(points):
+            return 0.0
+        covariance = self._kernel(setting)(self._scaled(points, setting))
+        covariance[np.diag_indices_from(covariance)] += noise + setting.wobble_sd**2
+        factor = np.linalg.cholesky(covariance)
+        white = np.linalg.solve(factor, residual)
+        return float(-0.5 * (white @ white) - np.log(np.diag(factor)).sum())
+
+    def _process(self, setting: Setting, points: Ints, residual: Floats, noise: Floats) -> Any:
         from sklearn.gaussian_process import GaussianProcessRegressor
+
+        alpha = noise + setting.wobble_sd**2 if len(noise) else 1e-10
+        process = GaussianProcessRegressor(self._kernel(setting), alpha=alpha, optimizer=None)
+        return process.fit(self._scaled(points, setting), residual) if len(points) else process
+
+    def _kernel(self, setting: Setting) -> Any:
         from sklearn.gaussian_process.kernels import ConstantKernel, DotProduct, Matern
 
         scales = self._scales(setting)
         relevance = np.append(setting.relevance, np.ones(self._columns.num_patches))
         lengths = np.append(scales[:-1] * setting.length / relevance, _NOTHING)
         smooth = ConstantKernel(setting.bend_sd**2) * Matern(length_scale=lengths, nu=2.5)
-        alpha = noise + setting.wobble_sd**2 if len(noise) else 1e-10
-        process = GaussianProcessRegressor(
-            DotProduct(sigma_0=self._bias_sd) + smooth, alpha=alpha, optimizer=None
-        )
-        if not len(points):
-            return process, 0.0
-        process.fit(self._scaled(points, setting), residual)
-        return process, float(process.log_marginal_likelihood_value_)
+        return DotProduct(sigma_0=self._bias_sd) + smooth
 
     def _scales(self, setting: Setting) -> Floats:
         """Give the prior sd of each column's linear effect; that of the claims comes last."""
@@ -176,12 +189,11 @@ class RuntimeModel:
 
 
 @dataclass(frozen=True)
-class _Fitted:
+class _Draft:
     support: float
     """Log marginal likelihood plus log prior, up to a constant."""
     row: Floats
     setting: Setting
-    process: Any
 
 
 def _tempered(support: Floats) -> Floats:

@@ -124,7 +124,7 @@ def _far(models: Models, rng: np.random.Generator) -> Ints:
     points = models.untried(models.lattice.sample(300, rng) if listing is None else listing)
     if not len(points) or not models.tried:
         return points
-    tried = np.array(sorted(models.tried), dtype=np.int64)
+    tried = models.tried_points()
     distance = (points[:, None, :] != tried[None, :, :]).sum(axis=2).min(axis=1)
     shuffled = rng.permutation(len(points))
     return np.asarray(points[shuffled[np.argsort(-distance[shuffled], kind="stable")]])

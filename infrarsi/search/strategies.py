@@ -10,6 +10,7 @@ import numpy as np
 from infrarsi.records.history import Observation, Space, Suggestion
 from infrarsi.search.acquisition import Models, Scores
 from infrarsi.search.lattice import Lattice, Point
+from infrarsi.search.mixture import Mixture
 from infrarsi.search.partners import partner_point
 from infrarsi.search.starts import start_point
 
@@ -18,10 +19,12 @@ Strategy: TypeAlias = Callable[[Models, int, np.random.Generator], Choice]
 
 NEGLIGIBLE_GAIN = 0.002
 """Expected log improvement, weighted by its chance, that is not worth a trial."""
-_TRIALS_AFTER_STARTS = 5
+_TRIALS_AFTER_STARTS = 4
 _PROBE_EVERY = 4
 _PARTNER_SHARE = 0.3
 """A partner goes first when it promises this share of the best candidate's worth."""
+_DOUBT = 4.0
+"""Factor on the run-time model's spread where it sees nothing to gain too early."""
 _TRIES_OF_RANDOM = 50
 
 
@@ -94,8 +97,10 @@ def _choose_by_models(models: Models, starts: int, rng: np.random.Generator) -> 
     )
     if partner is not None:
         return partner
-    if not len(scores.points) or (most < NEGLIGIBLE_GAIN and _has_explored(models, starts)):
+    if not len(scores.points):
         return None
+    if most < NEGLIGIBLE_GAIN:
+        return None if _has_explored(models, starts) else _in_doubt(models, scores)
     if num_tried == starts:
         best = int(np.argmax(np.maximum(scores.optimum, 1e-6) * scores.chance))
         return scores.point(best), _words("the models' own optimum", scores, best)
@@ -111,13 +116,23 @@ def _has_explored(models: Models, starts: int) -> bool:
     """Tell whether enough was tried to believe the models that nothing is left."""
     lattice = models.lattice
     num_tried = len(models.tried - {lattice.reference})
-    patches = np.array(sorted(models.tried), dtype=np.int64)[:, lattice.num_knobs :]
-    return num_tried >= starts + _TRIALS_AFTER_STARTS and bool((patches.max(axis=0) > 0).all())
+    least = starts + _TRIALS_AFTER_STARTS + lattice.num_knobs + lattice.num_patches
+    patches = models.tried_points()[:, lattice.num_knobs :]
+    return num_tried >= least and bool((patches.max(axis=0) > 0).all())
+
+
+def _in_doubt(models: Models, scores: Scores) -> Choice:
+    """Give the point worth most if the run-time model were far less sure than it claims."""
+    times = models.runtime.predict(scores.points)
+    doubted = Mixture(times.weights, times.means, _DOUBT * times.sds)
+    value = doubted.expected_below(models.best) * scores.chance / scores.cost_s
+    best = int(np.argmax(value))
+    return scores.point(best), _words("little gain is expected; the models in doubt", scores, best)
 
 
 def _probe(models: Models, scores: Scores) -> Choice:
     """Give the most valuable point that carries exactly one atom never tried before."""
-    tried = np.array(sorted(models.tried), dtype=np.int64)
+    tried = models.tried_points()
     new = np.stack(
         [~np.isin(scores.points[:, i], tried[:, i]) for i in range(tried.shape[1])], axis=1
     )

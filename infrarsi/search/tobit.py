@@ -2,18 +2,19 @@
 
 The maximum a posteriori estimate is found directly on (coefficients, log sigma) with an
 analytic gradient. For intervals sigma is marginalised on a grid; at each of its values the
-posterior of the coefficients is log-concave, and a Laplace approximation stands for it.
+posterior of the coefficients is log-concave, and a normal with its moments stands for it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from infrarsi.search.mixture import Floats, Ints, Mixture
+from infrarsi.search.propagation import Sites, hazard, propagate
 
+_LOG_SIGMA_RANGE = (-9.0, 3.0)
 _SOFTNESS = 0.02
 """How far past zero a coefficient of known sign may stray before it costs much."""
 
@@ -66,7 +67,7 @@ class TobitFit:
     ----------
     coefficients, sigma
         The joint maximum a posteriori estimate.
-    weights, sigmas, modes, covariances
+    weights, sigmas, means, covariances
         The grid over sigma, shapes ``(h,)``, ``(h,)``, ``(h, d)``, ``(h, d, d)``.
     """
 
@@ -74,21 +75,21 @@ class TobitFit:
     sigma: float
     weights: Floats
     sigmas: Floats
-    modes: Floats
+    means: Floats
     covariances: Floats
 
     def predict(self, columns: Floats) -> Mixture:
         """Predict new outcomes, noise included; ``columns`` has shape ``(m, d)``."""
-        means = columns @ self.modes.T
+        means = columns @ self.means.T
         spread = np.einsum("md,hde,me->mh", columns, self.covariances, columns, optimize=True)
         sds = np.sqrt(np.maximum(spread, 0.0) + self.sigmas**2)
         return Mixture(self.weights, means, sds)
 
     def coefficient_moments(self) -> tuple[Floats, Floats]:
         """Give the posterior mean and standard deviation of each coefficient."""
-        mean = self.weights @ self.modes
+        mean = self.weights @ self.means
         within = np.einsum("hdd->hd", self.covariances)
-        variance = self.weights @ (within + (self.modes - mean) ** 2)
+        variance = self.weights @ (within + (self.means - mean) ** 2)
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
@@ -102,13 +103,29 @@ def negative_log_posterior(
     theta
         The coefficients, then log sigma; shape ``(d + 1,)``.
     """
+    from scipy.special import log_ndtr
+
     beta, log_sigma = theta[:-1], float(theta[-1])
-    value, gradient, _, by_log_sigma = _at_sigma(beta, log_sigma, data, prior)
+    sigma = np.exp(log_sigma)
+    measured = data.censored == 0
+    z = (data.outcome - data.columns @ beta) / sigma
+    u = np.where(measured, 0.0, -data.censored * z)
+    ratio = hazard(u)
+    cost = np.where(measured, 0.5 * z**2 + log_sigma, -log_ndtr(u))
+    slope = np.where(measured, -z, -ratio * data.censored) / sigma
+    by_log_sigma = np.where(measured, 1 - z**2, ratio * u).sum()
+
+    away = (beta - prior.mean) / prior.sd
+    known = prior.sign != 0
+    v = prior.sign * beta / _SOFTNESS
+    pull = np.where(known, hazard(v), 0.0) * prior.sign / _SOFTNESS
     off = (log_sigma - prior.log_sigma_mean) / prior.log_sigma_sd
-    return value + 0.5 * off**2, np.append(gradient, by_log_sigma + off / prior.log_sigma_sd)
+    value = cost.sum() + 0.5 * (away**2).sum() - log_ndtr(v[known]).sum() + 0.5 * off**2
+    gradient = data.columns.T @ slope + away / prior.sd - pull
+    return float(value), np.append(gradient, by_log_sigma + off / prior.log_sigma_sd)
 
 
-def fit_tobit(data: TobitData, prior: TobitPrior, *, num_grid: int = 9) -> TobitFit:
+def fit_tobit(data: TobitData, prior: TobitPrior, *, num_grid: int = 13) -> TobitFit:
     """Fit the model.
 
     Not to be trusted where the error is far from normal (two-peaked, or growing with a
@@ -116,85 +133,69 @@ def fit_tobit(data: TobitData, prior: TobitPrior, *, num_grid: int = 9) -> Tobit
     """
     from scipy.optimize import minimize
 
+    # In units of about a posterior sd each, the search needs few steps.
+    pull = np.square(data.columns).sum(axis=0) * np.exp(-2 * prior.log_sigma_mean)
+    unit = np.append(1 / np.sqrt(1 / prior.sd**2 + pull), min(prior.log_sigma_sd, 0.3))
     start = np.append(prior.mean, prior.log_sigma_mean)
-    bounds = [(None, None)] * len(prior.mean) + [(-9.0, 3.0)]
-    objective = partial(negative_log_posterior, data=data, prior=prior)
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    beta, log_sigma = np.asarray(found.x[:-1]), float(found.x[-1])
-    num_measured = int((data.censored == 0).sum())
-    width = 1 / np.sqrt(1 / prior.log_sigma_sd**2 + 2 * num_measured)
-    grid = log_sigma + width * np.linspace(-2.5, 3.5, num_grid)
-    modes, covariances, evidence = [], [], []
-    for each in grid:
-        mode, hessian, value = _mode_at(beta, float(each), data, prior)
-        off = (each - prior.log_sigma_mean) / prior.log_sigma_sd
-        modes.append(mode)
-        covariances.append(np.linalg.inv(hessian))
-        evidence.append(-value - 0.5 * off**2 - 0.5 * np.linalg.slogdet(hessian)[1])
-    weights = np.exp(np.array(evidence) - max(evidence))
+
+    def objective(steps: Floats) -> tuple[float, Floats]:
+        value, gradient = negative_log_posterior(start + unit * steps, data, prior=prior)
+        return value, gradient * unit
+
+    bounds = [(None, None)] * len(prior.mean)
+    bounds += [tuple((np.array(_LOG_SIGMA_RANGE) - prior.log_sigma_mean) / unit[-1])]
+    found = minimize(objective, np.zeros(len(start)), jac=True, method="L-BFGS-B", bounds=bounds)
+    theta = start + unit * np.asarray(found.x)
+    beta, log_sigma = theta[:-1], float(theta[-1])
+    grid = _sigma_grid(log_sigma, data, prior=prior, num=num_grid)
+    means, covariances, evidence = propagate(
+        *_normal_part(grid, data, prior), sites=_one_sided_part(grid, data, prior)
+    )
+    measured = data.outcome[data.censored == 0]
+    evidence = evidence - 0.5 * (measured @ measured) / np.exp(2 * grid) - len(measured) * grid
+    evidence = evidence - 0.5 * ((grid - prior.log_sigma_mean) / prior.log_sigma_sd) ** 2
+    weights = np.exp(evidence - evidence.max())
     return TobitFit(
         coefficients=beta,
         sigma=float(np.exp(log_sigma)),
         weights=weights / weights.sum(),
         sigmas=np.exp(grid),
-        modes=np.array(modes),
-        covariances=np.array(covariances),
+        means=means,
+        covariances=covariances,
     )
 
 
-def _at_sigma(
-    beta: Floats, log_sigma: float, data: TobitData, prior: TobitPrior
-) -> tuple[float, Floats, Floats, float]:
-    """Give value, gradient and Hessian in the coefficients, and the slope in log sigma."""
-    from scipy.special import log_ndtr
-
-    sigma = np.exp(log_sigma)
-    mu = data.columns @ beta
+def _normal_part(grid: Floats, data: TobitData, prior: TobitPrior) -> tuple[Floats, Floats]:
+    """Give precision and shift of the prior and the measured rows, for each log sigma."""
     measured = data.censored == 0
-    z = (data.outcome - mu) / sigma
-    u = np.where(measured, 0.0, -data.censored * z)
-    hazard = _hazard(u)
-    slope = np.where(measured, -z, -hazard * data.censored) / sigma
-    curve = np.where(measured, 1.0, hazard * (hazard + u)) / sigma**2
-    cost = np.where(measured, 0.5 * z**2 + log_sigma, -log_ndtr(u))
-    by_log_sigma = float(np.where(measured, 1 - z**2, hazard * u).sum())
-
-    away = (beta - prior.mean) / prior.sd
-    known = prior.sign != 0
-    v = prior.sign * beta / _SOFTNESS
-    pull = np.where(known, _hazard(v), 0.0)
-    value = cost.sum() + 0.5 * (away**2).sum() - np.where(known, log_ndtr(v), 0.0).sum()
-    gradient = data.columns.T @ slope + away / prior.sd - pull * prior.sign / _SOFTNESS
-    own = 1 / prior.sd**2 + np.where(known, pull * (pull + v), 0.0) / _SOFTNESS**2
-    hessian = (data.columns * curve[:, None]).T @ data.columns + np.diag(own)
-    return float(value), gradient, hessian, by_log_sigma
+    rows, outcome = data.columns[measured], data.outcome[measured]
+    certainty = np.exp(-2 * grid)
+    precision = np.diag(1 / prior.sd**2) + certainty[:, None, None] * (rows.T @ rows)
+    return precision, prior.mean / prior.sd**2 + certainty[:, None] * (rows.T @ outcome)
 
 
-def _hazard(u: Floats) -> Floats:
-    """Give density over distribution function of the normal, stable far below zero."""
-    from scipy.special import log_ndtr
+def _one_sided_part(grid: Floats, data: TobitData, prior: TobitPrior) -> Sites:
+    """Give the censored rows, and the coefficients of known sign, as one-sided sites."""
+    censored, known = data.censored != 0, prior.sign != 0
+    num_signs = int(known.sum())
+    sigmas = np.repeat(np.exp(grid)[:, None], int(censored.sum()), axis=1)
+    return Sites(
+        rows=np.vstack([data.columns[censored], np.eye(len(prior.mean))[known]]),
+        side=np.concatenate([data.censored[censored], prior.sign[known]]).astype(np.float64),
+        bound=np.concatenate([data.outcome[censored], np.zeros(num_signs)]),
+        scale=np.hstack([sigmas, np.full((len(grid), num_signs), _SOFTNESS)]),
+    )
 
-    return np.asarray(np.exp(-0.5 * u**2 - 0.5 * np.log(2 * np.pi) - log_ndtr(u)))
 
+def _sigma_grid(log_sigma: float, data: TobitData, *, prior: TobitPrior, num: int) -> Floats:
+    """Spread a grid around the joint mode, farther up than down.
 
-def _mode_at(
-    beta: Floats, log_sigma: float, data: TobitData, prior: TobitPrior
-) -> tuple[Floats, Floats, float]:
-    """Find the mode at a given sigma by damped Newton steps; the problem is convex."""
-    value, gradient, hessian, _ = _at_sigma(beta, log_sigma, data, prior)
-    for _ in range(40):
-        step = np.linalg.solve(hessian, gradient)
-        decrement = float(gradient @ step)
-        if decrement < 1e-10:
-            break
-        scale = 1.0
-        while scale > 1e-6:
-            moved = beta - scale * step
-            trial = _at_sigma(moved, log_sigma, data, prior)
-            if trial[0] <= value - 1e-4 * scale * decrement:
-                beta, (value, gradient, hessian, _) = moved, trial
-                break
-            scale /= 2
-        else:
-            break
-    return beta, hessian, value
+    The joint mode lies too low, for it has spent the data on the coefficients too; how far
+    depends on how many measured rows are left over.
+    """
+    num_measured = int((data.censored == 0).sum())
+    num_left = max(num_measured - len(prior.mean), 0)
+    down = 1 / np.sqrt(1 / prior.log_sigma_sd**2 + 2 * num_measured)
+    up = 1 / np.sqrt(1 / prior.log_sigma_sd**2 + 2 * num_left)
+    low, high = log_sigma - 3 * min(down, 1.0), log_sigma + 4 * min(up, 1.0)
+    return np.linspace(low, high, num)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -17,9 +18,7 @@ GIB = 2**30
 
 def knob(name, values, default, raises_memory=None):
     reach = Environment(variable=name.upper())
-    return Knob(
-        name=name, reach=reach, values=values, default=default, raises_memory=raises_memory
-    )
+    return Knob(name=name, reach=reach, values=values, default=default, raises_memory=raises_memory)
 
 
 def patch(name, time=(0.0, 0.2), memory=(0.0, 0.2), conflicts=()):
@@ -34,7 +33,7 @@ def patch(name, time=(0.0, 0.2), memory=(0.0, 0.2), conflicts=()):
     )
 
 
-def observe(candidate, status="ok", update_s=1.0, peak_gib=40.0, cost_s=60.0, sd=0.01):
+def observe(candidate, status="ok", *, update_s=1.0, peak_gib=40.0, cost_s=60.0, sd=0.01):
     measured = status == "ok"
     return Observation(
         candidate=candidate,
@@ -121,7 +120,8 @@ class MemoryBound:
             candidate, update_s=time, peak_gib=self.peak_gib(candidate), cost_s=60.0 + compile_s
         )
 
-    def best(self):
+    @functools.cached_property
+    def best_s(self):
         """The fastest update among candidates that fit and are accepted, by enumeration."""
         return min(self.update_s(each) for each in self.everything() if self.is_good(each))
 
@@ -142,8 +142,11 @@ def reference_of(space):
     return Candidate.of({each.name: each.default for each in space.knobs})
 
 
-def search(truth, strategy, *, seed, trials, starts=3):
-    """Search a synthetic machine; gives every observation and suggestion."""
+def search(truth, strategy, *, seed, trials, starts=3, enough=None):
+    """Search a synthetic machine; gives every observation and suggestion.
+
+    To save time it ends once the regret is no more than ``enough``.
+    """
     rng = np.random.default_rng(seed)
     observations = [truth.measure(reference_of(truth.space), rng)]
     suggestions = []
@@ -155,10 +158,14 @@ def search(truth, strategy, *, seed, trials, starts=3):
             break
         suggestions.append(suggestion)
         observations.append(truth.measure(suggestion.candidate, rng))
+        if enough is not None and regret(truth, observations) <= enough:
+            break
     return observations, suggestions
 
 
 def regret(truth, observations):
     """Relative excess of the true time of what was found over the true optimum."""
     found = best_so_far(observations)
-    return truth.update_s(found.candidate) / truth.best() - 1
+    if found is None:
+        return math.inf
+    return truth.update_s(found.candidate) / truth.best_s - 1
