@@ -222,3 +222,58 @@ def in_loop(source: Source, node: cst.CSTNode) -> cst.For | cst.While | None:
         if isinstance(each, cst.FunctionDef | cst.ClassDef | cst.Lambda):
             return None
     return None
+
+
+def enclosing_definition(source: Source, name: str, before: cst.CSTNode) -> Definition | None:
+    """Give the nearest definition of a name above a statement, also outside of an ``if``."""
+    at = before
+    while True:
+        block = list(source.block(at))
+        for statement in reversed(block[: block.index(at)]):
+            if binds(statement, name) or _changes_in_place(statement, name):
+                return _read_definition(name, statement)
+        owner = source.parents.get(source.parents[at])
+        while isinstance(owner, cst.Else):
+            owner = source.parents.get(owner)
+        if not isinstance(owner, cst.If | cst.With):
+            return None
+        at = _outermost_branch(source, owner)
+
+
+def _outermost_branch(source: Source, node: cst.If | cst.With) -> cst.CSTNode:
+    """Give the ``if`` that an ``elif`` belongs to."""
+    current: cst.CSTNode = node
+    while isinstance(source.parents.get(current), cst.If):
+        current = source.parents[current]
+    return current
+
+
+def read_later(source: Source, name: str, statement: cst.CSTNode) -> cst.Name | None:
+    """Give a place that may read the value which a statement binds to a name."""
+    scope = source.scope(statement)
+    last = max(source.order[node] for node in _walk(statement))
+    first = source.order[statement]
+    events = [(source.order[each], each, False) for each in reads(scope, name)]
+    events += [(source.order[each], each, True) for each in stores(scope) if each.value == name]
+    later = sorted((event for event in events if event[0] > last), key=lambda event: event[0])
+    found = _first_read(source, later, statement)
+    loop = in_loop(source, statement)
+    if found is None and loop is not None:
+        around = [event for event in events if source.order[loop] < event[0] < first]
+        found = _first_read(source, sorted(around, key=lambda event: event[0]), statement)
+    return found
+
+
+def _first_read(
+    source: Source, events: list[tuple[int, cst.Name, bool]], statement: cst.CSTNode
+) -> cst.Name | None:
+    """Give the first read that no certain rebinding comes before."""
+    parts = source.block(statement)
+    for _, name, stores_it in events:
+        if not stores_it:
+            return name
+        holder = source.statement(name)
+        if isinstance(holder, cst.SimpleStatementLine) and any(each is holder for each in parts):
+            # Its own right side was read before; from here on the name holds something else.
+            return next((each for each in reads(holder, name.value)), None)
+    return None

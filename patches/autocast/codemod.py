@@ -1,0 +1,123 @@
+"""Forward pass and loss go under torch.autocast; the backward pass stays outside."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+
+import libcst as cst
+
+from infrarsi.propose.flow import binds, loads
+from infrarsi.propose.recipe import DoesNotApply
+from infrarsi.propose.repository import Repository
+from infrarsi.propose.source import Rewrite, Source, method_call, read_sources, sole, walk
+from infrarsi.propose.training import backward_calls, root_models
+
+_CHOSEN = re.compile(
+    r"autocast|GradScaler|\bamp\b|\.half\(\)|\.bfloat16\(\)|mixed_precision|float16|Accelerator|"
+    r"deepspeed|set_default_dtype|\.double\(\)|float64"
+)
+
+
+def transform(sources: Mapping[str, str]) -> dict[str, str]:
+    """Wrap what makes the loss of every backward pass of a training loop."""
+    read = read_sources(sources)
+    repository = Repository(read)
+    for source in read:
+        if match := _CHOSEN.search(source.text):
+            raise DoesNotApply(f"{source.path} already chooses a precision ({match[0]})")
+    held = {name for cls in root_models(repository) for name in repository.holders(cls.name)}
+    if not held:
+        raise DoesNotApply("no model of the sources' own classes is built in them")
+    changed, reasons = {}, []
+    for source in read:
+        rewrite, found = Rewrite(source), 0
+        for call in backward_calls(source):
+            function = source.nearest(call, cst.FunctionDef)
+            if function is not None and function.name.value == "backward":
+                continue
+            try:
+                _wrap(source, rewrite, call, held)
+                found += 1
+            except DoesNotApply as answer:
+                reasons.append(f"{answer.because} ({source.path}, line {source.line(call)})")
+        if found:
+            changed[source.path] = rewrite.text()
+    if reasons or not changed:
+        # Half of the updates in another precision would be worse than none.
+        raise DoesNotApply("; ".join(reasons) or "no backward pass stands in the sources")
+    return changed
+
+
+def _wrap(source: Source, rewrite: Rewrite, call: cst.Call, held: set[str]) -> None:
+    found = method_call(call)
+    assert found is not None
+    loss = found[0]
+    while (scaled := method_call(loss)) and scaled[1] in {"mean", "sum", "div"}:
+        loss = scaled[0]
+    names = {each.value for each in loads(loss)}
+    if not names or isinstance(loss, cst.Call):
+        raise DoesNotApply("the loss is made in the statement that calls its backward")
+    statement = source.statement(call)
+    block = list(source.block(statement))
+    end = block.index(statement)
+    makers = [n for n in range(end) if any(binds(block[n], name) for name in names)]
+    forwards = [n for n in range(end) if _calls_model(block[n], held)]
+    if not forwards:
+        raise DoesNotApply("the model is not called in the block of the backward pass")
+    first = forwards[-1]
+    if not makers or makers[-1] < first:
+        raise DoesNotApply("the loss of the backward pass does not come from the model's call")
+    while first - 1 in forwards:
+        first -= 1
+    wrapped = block[first : makers[-1] + 1]
+    for each in wrapped:
+        if not isinstance(each, cst.SimpleStatementLine) or sole(each) is None:
+            raise DoesNotApply("between the model's call and the loss stands more than assignments")
+        if any(isinstance(node, cst.Call) and (m := method_call(node)) and m[1] in {"step", "zero_grad", "backward"}
+               for node in walk(each)):  # fmt: skip
+            raise DoesNotApply(
+                "between the model's call and the loss stands a step of the optimizer"
+            )
+    torch_name = rewrite.name_for("torch.autocast")
+    dtype = rewrite.name_for("torch.bfloat16")
+    inside = "\n".join(_with_comments(source, each, number) for number, each in enumerate(wrapped))
+    device = _device(source, wrapped, held)
+    rewrite.put_statements(
+        wrapped[0],
+        f"with {torch_name}(device_type={device}, dtype={dtype}):\n{textwrap.indent(inside, '    ')}",
+    )
+    for each in wrapped[1:]:
+        rewrite.remove(each)
+
+
+def _with_comments(source: Source, statement: cst.CSTNode, number: int) -> str:
+    leading = getattr(statement, "leading_lines", ()) if number else ()
+    comments = [line.comment.value for line in leading if line.comment is not None]
+    return "\n".join([*comments, textwrap.dedent(source.code(statement))])
+
+
+def _calls_model(statement: cst.CSTNode, held: set[str]) -> bool:
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return False
+    return any(isinstance(node, cst.Call) and _callee(node) in held for node in walk(statement))
+
+
+def _callee(call: cst.Call) -> str | None:
+    match call.func:
+        case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)):
+            return name
+    return None
+
+
+def _device(source: Source, wrapped: list[cst.CSTNode], held: set[str]) -> str:
+    """Give an expression for the device type: that of what goes into the model."""
+    for statement in wrapped:
+        for node in walk(statement):
+            if isinstance(node, cst.Call) and _callee(node) in held:
+                for each in node.args:
+                    if isinstance(each.value, cst.Name) and not each.star:
+                        return f"{each.value.value}.device.type"
+                return f"next({source.code(node.func)}.parameters()).device.type"
+    raise DoesNotApply("the model is not called")

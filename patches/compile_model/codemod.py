@@ -1,0 +1,79 @@
+"""model.compile() right after the model is built and moved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import libcst as cst
+
+from infrarsi.propose.recipe import DoesNotApply
+from infrarsi.propose.repository import Repository
+from infrarsi.propose.source import Rewrite, dotted, read_sources
+from infrarsi.propose.training import (
+    Build,
+    backward_calls,
+    last_rebinding,
+    model_builds,
+    training_functions,
+)
+
+_SHARDING = re.compile(r"\b(FullyShardedDataParallel|FSDP|fully_shard|deepspeed|megatron)\b")
+_EXPORTING = re.compile(r"\btorch\.jit\.(script|trace)\b")
+
+
+def transform(sources: Mapping[str, str]) -> dict[str, str]:
+    """Compile the model that is trained."""
+    read = read_sources(sources)
+    repository = Repository(read)
+    for source in read:
+        for call in source.every(cst.Call):
+            full = source.qualified(call.func) or ""
+            if full == "torch.compile" or full.endswith(".compile") and not full.startswith("re."):
+                raise DoesNotApply(
+                    f"{source.path} already decides about compiling, at line {source.line(call)}"
+                )
+        if "torch.compile" in source.text:
+            raise DoesNotApply(f"{source.path} already mentions torch.compile")
+        for pattern in (_SHARDING, _EXPORTING):
+            if match := pattern.search(source.text):
+                raise DoesNotApply(
+                    f"{source.path} uses {match[0]}, which has its own ways to compile"
+                )
+    build = _trained(repository)
+    rewrite = Rewrite(build.source)
+    rewrite.put_after(last_rebinding(build), f"{build.name}.compile()")
+    return {build.source.path: rewrite.text()}
+
+
+def _trained(repository: Repository) -> Build:
+    """Find the one model that is trained."""
+    if not any(backward_calls(source) for source in repository.sources):
+        raise DoesNotApply("no backward pass stands in the sources")
+    builds = model_builds(repository)
+    if not builds:
+        raise DoesNotApply("no assignment in the sources builds a torch.nn.Module of their own")
+    if len(builds) > 1:
+        training = training_functions(repository)
+        builds = [
+            each for each in builds
+            if any(backward_calls_in(each, training))
+        ]  # fmt: skip
+    names = {each.cls.name for each in builds}
+    if len(builds) != 1:
+        raise DoesNotApply(
+            f"{len(builds)} statements build models ({', '.join(sorted(names)) or 'none trained here'}); "
+            "which of them is trained is not certain"
+        )
+    return builds[0]
+
+
+def backward_calls_in(build: Build, training: set[str]) -> list[cst.Call]:
+    """Give the calls in a build's function that train."""
+    scope = build.source.scope(build.statement)
+    found = [call for call in backward_calls(build.source) if build.source.scope(call) is scope]
+    return found + [
+        call
+        for call in build.source.every(cst.Call, scope)
+        if (dotted(call.func) or "").rpartition(".")[2] in training
+    ]

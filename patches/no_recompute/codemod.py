@@ -1,0 +1,86 @@
+"""checkpoint(function, x) becomes function(x)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import libcst as cst
+
+from infrarsi.propose.recipe import DoesNotApply
+from infrarsi.propose.source import Rewrite, Source, dotted, read_sources, text_of
+
+_CHECKPOINT = frozenset(
+    {"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint", "checkpoint.checkpoint"}
+)
+_OPTIONS = frozenset(
+    {
+        "use_reentrant",
+        "preserve_rng_state",
+        "context_fn",
+        "determinism_check",
+        "debug",
+        "early_stop",
+    }
+)
+_NO_FLAG = ("self.training", "torch.is_grad_enabled()", "model.training")
+
+
+def transform(sources: Mapping[str, str]) -> dict[str, str]:
+    """Call directly what is checkpointed."""
+    changed, reasons = {}, []
+    for source in read_sources(sources, "checkpoint"):
+        rewrite, found = Rewrite(source), 0
+        for call in source.every(cst.Call):
+            if source.qualified(call.func) not in _CHECKPOINT or not call.args:
+                continue
+            reason = _reason(source, call)
+            if reason is None:
+                rewrite.replace(call, _direct(call))
+                found += 1
+            else:
+                reasons.append(f"{reason} ({source.path}, line {source.line(call)})")
+        if found:
+            changed[source.path] = rewrite.text()
+    if not changed:
+        raise DoesNotApply("; ".join(reasons) or "nothing calls torch.utils.checkpoint.checkpoint")
+    return changed
+
+
+def _reason(source: Source, call: cst.Call) -> str | None:
+    """Give the reason for which a call must stay."""
+    if call.args[0].keyword is not None or call.args[0].star:
+        return "the checkpointed function is not the first plain argument"
+    named = [each.keyword.value for each in call.args if each.keyword is not None]
+    if any(each.star == "**" for each in call.args):
+        return "checkpoint gets its options from a dictionary"
+    if "context_fn" in named:
+        return "checkpoint chooses which operations to recompute"
+    node: cst.CSTNode = call
+    for around in source.ancestors(call):
+        if isinstance(around, cst.FunctionDef | cst.ClassDef | cst.Lambda):
+            break
+        if isinstance(around, cst.If | cst.IfExp) and node is not around.test:
+            text = text_of(around.test)
+            for harmless in _NO_FLAG:
+                text = text.replace(harmless, "")
+            if text.replace("and", "").replace("not", "").strip("() "):
+                return f"recomputation is behind the flag {text_of(around.test)}"
+        node = around
+    return None
+
+
+def _direct(call: cst.Call) -> cst.Call:
+    function = call.args[0].value
+    if isinstance(function, cst.Lambda) or (dotted(function) is None and not function.lpar):
+        if not isinstance(function, cst.Call | cst.Subscript):
+            function = function.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    kept = [
+        each for each in call.args[1:]
+        if each.keyword is None or each.keyword.value not in _OPTIONS
+    ]  # fmt: skip
+    if kept:
+        last = call.args[-1]
+        kept[-1] = kept[-1].with_changes(
+            comma=last.comma, whitespace_after_arg=last.whitespace_after_arg
+        )
+    return call.with_changes(func=function, args=kept)
