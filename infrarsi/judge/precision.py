@@ -10,8 +10,15 @@ from infrarsi.records.verdict import Finding, Layer
 
 _LAYER: Layer = "precision"
 _CLASSES = ("parameters", "gradients", "optimizer_state", "matmul")
-_SWITCHES = ("tf32", "matmul_precision", "reduced_precision", "fp32_precision", "fast_math")
+_SWITCHES = (
+    "tf32", "matmul_precision", "reduced_precision", "reduced_accumulation", "fp16_accumulation",
+    "fp32_precision", "fast_math", "flush_denormal",
+)  # fmt: skip
 """Parts of the names of flags that set precision; other flags are facts about generators."""
+_CALLS = "precision_calls"
+"""The flag that lists calls of torch's setters, ``name(arguments)``, also those undone since."""
+_AUTOCAST = "autocast_dtypes"
+"""The flag that lists the dtypes that autocast was entered with."""
 _STRICT = frozenset({"highest", "ieee", "none", "false", "0", ""})
 """Values of a switch that keep float32 arithmetic whole."""
 _LOOSENESS = {"high": 1, "tf32": 1, "medium": 2, "bf16": 2, "bfloat16": 2}
@@ -36,7 +43,7 @@ def judge_precision(case: Case) -> list[Finding]:
     numerics = case.task.numerics
     mine, theirs = case.candidate.evidence, case.reference.evidence
     census = [_judge_class(kind, numerics, mine, theirs) for kind in _CLASSES]
-    return [*census, _judge_switches(case)]
+    return [*census, _judge_switches(case), _judge_autocast(case)]
 
 
 def _judge_class(kind: str, numerics: Numerics, mine: Evidence, theirs: Evidence) -> Finding:
@@ -84,11 +91,11 @@ def _judge_switches(case: Case) -> Finding:
             _LAYER, "switches", "the precision switches of the candidate were not seen",
             hint="run the trial again",
         )  # fmt: skip
-    tf32 = case.task.numerics.tf32
+    allowed = 1 if case.task.numerics.tf32 else 0
     loosened = [
-        f"{name} = {value} (the reference: {theirs[name][1] if name in theirs else 'not seen'})"
+        f"{name} = {value} (the reference: {theirs[name][1] if name in theirs else 'not set'})"
         for name, (level, value) in sorted(mine.items())
-        if level > max(theirs[name][0] if name in theirs else 0, 1 if tf32 else 0)
+        if level > max(_level_of(name, theirs), allowed)
     ]
     if loosened:
         return fails(
@@ -98,15 +105,66 @@ def _judge_switches(case: Case) -> Finding:
     return passes(_LAYER, "switches", "no precision switch is looser than the reference's")
 
 
+def _level_of(name: str, reference: dict[str, tuple[int, str]]) -> int:
+    """Give the level that the reference ran a switch at; a setter's call sets a switch."""
+    # Convolutions on TF32 are cudnn's default: calling its setter with it loosens nothing.
+    same = [name] + ([each for each in reference if "cudnn" in each] if "cudnn" in name else [])
+    same += [each for each in reference if "reduced" in each and "reduced" in name]
+    return max((reference[each][0] for each in same if each in reference), default=0)
+
+
+def _judge_autocast(case: Case) -> Finding:
+    """Check the dtypes that autocast was entered with, also between marks."""
+    if not any(mark.flags for mark in case.candidate.evidence.marks):
+        return unsure(
+            _LAYER, "autocast", "no mark of the candidate says whether autocast was entered",
+            hint="run the trial again",
+        )  # fmt: skip
+    mine, theirs = (
+        _listed(each.evidence, _AUTOCAST, ",") for each in (case.candidate, case.reference)
+    )
+    strange = sorted(mine - theirs - set(case.task.numerics.matmul))
+    if strange:
+        return fails(
+            _LAYER, "autocast",
+            f"autocast was entered with {', '.join(strange)}; allowed for matmuls: "
+            f"{', '.join(case.task.numerics.matmul)}",
+            hint="allow the dtype in the contract's numerics if it is meant",
+        )  # fmt: skip
+    return passes(_LAYER, "autocast", f"autocast: {', '.join(sorted(mine)) or 'not entered'}")
+
+
+def _listed(evidence: Evidence, flag: str, separator: str) -> set[str]:
+    """Give the entries that a listing flag holds over all marks."""
+    texts = [mark.flags.get(flag) for mark in evidence.marks]
+    return {
+        entry.strip()
+        for text in texts
+        if isinstance(text, str)
+        for entry in text.split(separator)
+        if entry.strip()
+    }
+
+
 def _switches(evidence: Evidence) -> dict[str, tuple[int, str]]:
     """Give each switch's loosest level over all marks (0 keeps float32 whole), and its value."""
     found: dict[str, tuple[int, str]] = {}
     for mark in evidence.marks:
         for name, value in mark.flags.items():
-            if not any(part in name for part in _SWITCHES) or value is None:
+            if name in {_CALLS, _AUTOCAST} or value is None:
                 continue
-            text = str(value).lower()
-            level = 0 if text in _STRICT else _LOOSENESS.get(text, 1)
-            if name not in found or level > found[name][0]:
-                found[name] = (level, str(value))
+            if any(part in name for part in _SWITCHES):
+                _keep_loosest(found, name, str(value))
+    for call in sorted(_listed(evidence, _CALLS, ";")):
+        name, _, arguments = call.rstrip(")").partition("(")
+        if any(part in name for part in _SWITCHES):
+            *where, value = arguments.split(", ")
+            _keep_loosest(found, ".".join([name.removeprefix("set_"), *where]), value)
     return found
+
+
+def _keep_loosest(found: dict[str, tuple[int, str]], name: str, value: str) -> None:
+    text = value.lower()
+    level = 0 if text in _STRICT else _LOOSENESS.get(text, 1)
+    if name not in found or level > found[name][0]:
+        found[name] = (level, value)

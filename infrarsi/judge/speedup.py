@@ -73,10 +73,15 @@ def block_log_ratios(reference: ArrayLike, candidate: ArrayLike) -> Floats:
     ValueError
         A time is not finite and positive.
     """
-    times = [np.asarray(each, dtype=np.float64) for each in (reference, candidate)]
-    if not all(np.all(np.isfinite(each) & (each > 0)) for each in times):
-        raise ValueError("every time must be finite and positive")
+    times = _checked(reference), _checked(candidate)
     return np.asarray(np.log(times[0]).mean(axis=-1) - np.log(times[1]).mean(axis=-1))
+
+
+def _checked(times: ArrayLike) -> Floats:
+    found = np.asarray(times, dtype=np.float64)
+    if not np.all(np.isfinite(found) & (found > 0)):
+        raise ValueError("every time must be finite and positive")
+    return found
 
 
 def interval_of_logs(logs: Floats, *, alpha: float) -> tuple[Floats, Floats, Floats]:
@@ -167,12 +172,11 @@ def interval_of_times(times: Sequence[float], *, level: float = 0.95) -> Estimat
     Parameters
     ----------
     times : sequence of float
-        Steady seconds an update, one a launch; two or more, positive.
+        Steady seconds an update, one a launch; two or more, finite and positive.
     level : float
         Coverage of the two-sided interval.
     """
-    logs = np.log(np.asarray(times, dtype=np.float64))
-    return _estimate(logs, alpha=1 - level)
+    return _estimate(np.log(_checked(times)), alpha=1 - level)
 
 
 def noise_and_bias(interleaved: Sequence[float]) -> tuple[float, float]:
@@ -197,10 +201,9 @@ def noise_and_bias(interleaved: Sequence[float]) -> tuple[float, float]:
     ValueError
         Fewer than two launches, or a time that is not finite and positive.
     """
-    times = np.asarray(interleaved, dtype=np.float64)
-    if len(times) < 2 or not np.all(np.isfinite(times) & (times > 0)):
-        raise ValueError("noise needs two launches or more, with finite and positive times")
-    logs = np.log(times)
+    logs = np.log(_checked(interleaved))
+    if len(logs) < 2:
+        raise ValueError(f"noise needs two launches or more, not {len(logs)}")
     sd = float(np.sqrt(np.mean(np.diff(logs) ** 2) / 2))
     pairs = len(logs) // 2
     signs = np.where(np.arange(pairs) % 2 == 0, 1.0, -1.0)

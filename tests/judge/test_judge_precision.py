@@ -95,3 +95,37 @@ def test_facts_about_generators_are_no_precision_switches(bench):
         bench.trained(Recipe()), flags={"generator_offset": 17, "deterministic": True}
     )
     assert rulings(case)["switches"] == "pass"
+
+
+@pytest.mark.parametrize("calls", [
+    "set_float32_matmul_precision(medium); set_float32_matmul_precision(highest)",
+    "set_cublas_allow_tf32(True); set_cublas_allow_tf32(False)",
+    "set_fp32_precision_setter(cuda, matmul, tf32)", "set_cublas_allow_fp16_accumulation(True)",
+])  # fmt: skip
+def test_a_switch_loosened_between_marks_and_turned_back_fails(bench, calls):
+    case = with_marks(bench.trained(Recipe()), flags={"precision_calls": calls})
+    assert rulings(case)["switches"] == "fail"
+
+
+def test_setting_what_is_set_already_passes(bench):
+    base = {"tf32_cudnn": True, "bf16_reduced_accumulation": True}
+    calls = (
+        "set_cudnn_allow_tf32(True); set_float32_matmul_precision(highest); "
+        "set_cublas_allow_bf16_reduced_precision_reduction(True)"
+    )
+    case = with_marks(bench.trained(Recipe()), flags={**base, "precision_calls": calls})
+    assert rulings(with_marks(case, flags=base, arm="reference"))["switches"] == "pass"
+
+
+def test_autocast_with_a_dtype_that_is_not_allowed_fails_even_where_no_mark_saw_its_matmuls(bench):
+    case = with_marks(bench.trained(Recipe()), flags={"autocast_dtypes": "bfloat16"})
+    assert rulings(case)["autocast"] == "fail"
+    assert (
+        rulings(replace(case, task=task_of(matmul=("float32", "bfloat16"))))["autocast"] == "pass"
+    )
+    assert (
+        rulings(with_marks(case, flags={"autocast_dtypes": "bfloat16"}, arm="reference"))[
+            "autocast"
+        ]
+        == "pass"
+    )

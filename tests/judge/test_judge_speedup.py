@@ -12,6 +12,7 @@ from infrarsi.judge.speedup import (
     confirm_speedup,
     confirmation_schedule,
     interval_of_logs,
+    interval_of_times,
     least_detectable,
     noise_and_bias,
     ratio_by_round,
@@ -206,3 +207,14 @@ def test_an_ablation_pairs_its_rounds():
     assert gain.low > 1.04
     with pytest.raises(ValueError, match="rounds"):
         ratio_by_round([1.0, 1.0], [1.0])
+
+
+def test_the_time_of_one_arm_is_a_geometric_mean_within_its_interval():
+    interval = interval_of_times([0.1, 0.1 * 1.02, 0.1 / 1.02])
+    assert interval.point == pytest.approx(0.1)
+    assert interval.low < 0.098
+    assert interval.high > 0.102
+    with pytest.raises(ValueError, match="two blocks"):
+        interval_of_times([0.1])
+    with pytest.raises(ValueError, match="finite and positive"):
+        interval_of_times([0.1, 0.0])
