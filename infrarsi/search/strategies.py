@@ -8,7 +8,7 @@ from typing import TypeAlias
 import numpy as np
 
 from infrarsi.records.history import Observation, Space, Suggestion
-from infrarsi.search.acquisition import Models, Scores
+from infrarsi.search.acquisition import LEAST_P_FITS, Models, Scores
 from infrarsi.search.lattice import Lattice, Point
 from infrarsi.search.mixture import Mixture
 from infrarsi.search.partners import partner_point
@@ -86,10 +86,7 @@ def _choose_by_models(models: Models, starts: int, rng: np.random.Generator) -> 
         start = start_point(models, num_tried + 1, rng=rng)
         if start is not None:
             return start[0], f"start {num_tried + 1} of {starts}: {start[1]}"
-    scores = models.pool(rng)
-    scores = scores.where(scores.p_fits >= models.floor())
-    weighted = scores.gain * scores.chance
-    most = float(weighted.max()) if len(weighted) else 0.0
+    scores, most = _worth_trying(models, models.pool(rng))
     partner = partner_point(
         models,
         least_gain=max(_PARTNER_SHARE * most, 2 * NEGLIGIBLE_GAIN),
@@ -110,6 +107,21 @@ def _choose_by_models(models: Models, starts: int, rng: np.random.Generator) -> 
             return probe
     best = int(np.argmax(scores.value))
     return scores.point(best), _words("most expected gain a second", scores, best)
+
+
+def _worth_trying(models: Models, pool: Scores) -> tuple[Scores, float]:
+    """Keep what is likely enough to fit, and give the most that a trial of it may gain.
+
+    Where the floor of a spent OOM budget leaves nothing to gain, half of it must do: else
+    an optimum near the edge of memory would end the search.
+    """
+    floor = models.floor()
+    for least in (floor, max(floor / 2, LEAST_P_FITS)):
+        scores = pool.where(pool.p_fits >= least)
+        most = float((scores.gain * scores.chance).max(initial=0.0))
+        if most >= NEGLIGIBLE_GAIN:
+            break
+    return scores, most
 
 
 def _has_explored(models: Models, starts: int) -> bool:

@@ -192,6 +192,22 @@ def test_when_everything_was_tried_there_is_nothing_left(strategy):
     assert next_of(small, seen, strategy) is None
 
 
+def test_a_spent_oom_budget_does_not_end_a_search_with_an_optimum_at_the_edge_of_memory():
+    space = space_of((knob("m", tuple(2**i for i in range(9)), 1, "up"), knob("w", (0, 1), 0)))
+    truth_best = 0.1**0.6
+    observations = [observe(reference_of(space), peak_gib=20.0)]
+    for _ in range(14):
+        made = next_of(space, observations)
+        if made is None:
+            break
+        knobs = made.candidate.knobs
+        peak = 20.0 * 1.21 ** np.log2(knobs["m"])
+        time = 0.1 ** (0.1 * min(np.log2(knobs["m"]), 6)) * (1.01 if knobs["w"] else 1.0)
+        status = "ok" if peak < 70 else "oom"
+        observations.append(observe(made.candidate, status, update_s=time, peak_gib=peak))
+    assert min(e.update_s for e in observations if e.update_s) <= 1.02 * truth_best
+
+
 def test_a_flat_space_is_given_up_after_some_exploration():
     space = space_of(
         (knob("a", tuple(range(6)), 0), knob("b", tuple(range(6)), 0)), (patch("p", (0.0, 0.05)),)
