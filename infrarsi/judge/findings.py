@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from infrarsi.records.verdict import Finding, Layer, Ruling
 
-HICCUPS = frozenset({"tail", "halves"})
+HICCUPS = frozenset({"tail", "halves", "unfinished"})
 """Checks that a moment's disturbance of the machine can trip."""
 _SEVERITY = {Ruling.PASS: 0, Ruling.INCONCLUSIVE: 1, Ruling.FAIL: 2}
 

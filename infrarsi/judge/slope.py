@@ -127,18 +127,24 @@ def judge_cold_start(
 def judge_tails(tails: Sequence[Tail], *, least_effect: float) -> Finding | None:
     """Check the updates after the window, over all launches of one arm.
 
-    A hiccup of the machine strikes one launch, work put off strikes most of them: hence the
-    median over launches. ``None`` where fewer than three launches have a tail.
+    A hiccup of the machine strikes few launches, work put off strikes them alike. So the
+    median share must matter, and either the mean must be above zero beyond its spread (one-sided
+    .99) or four launches of five must show it. ``None`` where fewer than three launches have a
+    tail.
     """
+    from scipy.special import stdtrit
+
     if len(tails) < 3:
         return None
     shares = np.array([tail.excess_s / tail.window_s for tail in tails])
     middle = float(np.median(shares))
-    beyond = sum(tail.excess_s > tail.error_s for tail in tails)
+    error = float(shares.std(ddof=1) / np.sqrt(len(shares)))
+    low = float(shares.mean() - stdtrit(len(shares) - 1, 0.99) * error)
+    alike = float(np.mean(shares >= least_effect))
     words = (
         f"after the window the launches took {middle:.1%} of the window more than its rate "
-        f"(median of {len(tails)}; {beyond} beyond their own spread)"
+        f"(median of {len(tails)}; {alike:.0%} of them at least {least_effect:.1%})"
     )
-    if middle >= least_effect and beyond > len(tails) / 2:
+    if middle >= least_effect and (low > 0 or alike >= 0.8):
         return fails(_LAYER, "tails", f"{words}: work is put off until after the window")
     return passes(_LAYER, "tails", words)

@@ -23,7 +23,7 @@ from infrarsi.judge.slope import (
     judge_tails,
     launch_slope,
 )
-from infrarsi.judge.timing import cold_start_s, judge_timing, steady_update_s, tail_of
+from infrarsi.judge.timing import Tail, cold_start_s, judge_timing, steady_update_s, tail_of
 from infrarsi.records.evidence import Fault
 from infrarsi.records.trial import Outcome
 
@@ -137,9 +137,14 @@ def test_work_still_queued_at_the_windows_end_fails(bench):
     case = clocked(bench, Clock(update_s=0.08))
     evidence = case.candidate.evidence
     end = evidence.mark_at(LAST)
-    marks = (*evidence.marks[:-1], end.model_copy(update={"t_ns": end.t_ns + 400_000_000}))
-    launch = changed_launch(case.candidate, evidence.model_copy(update={"marks": marks}))
-    assert finding(replace(case, candidate=launch), "unfinished").ruling == "fail"
+    for late_ns, ruling in (
+        (50_000_000, "pass"),
+        (200_000_000, "inconclusive"),
+        (500_000_000, "fail"),
+    ):
+        marks = (*evidence.marks[:-1], end.model_copy(update={"t_ns": end.t_ns + late_ns}))
+        launch = changed_launch(case.candidate, evidence.model_copy(update={"marks": marks}))
+        assert finding(replace(case, candidate=launch), "unfinished").ruling == ruling
 
 
 def test_without_a_mark_at_the_windows_ends_queued_work_is_inconclusive(bench):
@@ -274,6 +279,30 @@ def test_lumps_in_most_launches_are_work_put_off_and_one_is_a_hiccup(bench):
     assert judge_tails(lumps, least_effect=0.03).ruling == "fail"
     assert judge_tails(hiccup, least_effect=0.03).ruling == "pass"
     assert judge_tails(hiccup[:2], least_effect=0.03) is None
+
+
+def test_a_tail_no_slower_than_launches_differ_from_each_other_is_let_be_in_a_screen(bench):
+    noisy = baseline_of(bench.bands, noise_sd=0.2)
+    case = replace(clocked(bench, Clock(update_s=0.08, tail_factor=1.3)), baseline=noisy)
+    assert finding(case, "tail").ruling == "pass"
+    tails = [
+        tail_of(replace(clocked(bench, Clock(tail_factor=1.3, seed=s)), baseline=noisy))
+        for s in range(6)
+    ]  # fmt: skip
+    assert judge_tails(tails, least_effect=0.03).ruling == "fail"
+
+
+def test_noisy_launches_are_seldom_taken_together_for_work_put_off():
+    rng = np.random.default_rng(4)
+    refused = 0
+    for _ in range(1000):
+        shares = rng.normal(0, 0.05, 12) + (rng.random(12) < 0.1) * rng.exponential(0.3, 12)
+        tails = [
+            Tail(excess_s=float(s), largest_s=float(s), error_s=0.1, num_updates=4, window_s=1.0)
+            for s in shares
+        ]
+        refused += judge_tails(tails, least_effect=0.03).ruling == "fail"
+    assert refused <= 20
 
 
 def test_an_update_seen_twice_changes_no_stamp(bench):
