@@ -262,8 +262,12 @@ class Rewrite:
         chain = [near, *self.source.ancestors(near)]
         top = chain[-2]
         text = "\n\n" + textwrap.dedent(text).strip("\n")
-        if text not in self._before.get(top, []):
-            self.put_before(top, text)
+        for other, texts in self._before.items():
+            if text in texts:
+                if self.source.order[other] <= self.source.order[top]:
+                    return
+                texts.remove(text)
+        self.put_before(top, text)
 
     def name_for(self, full: str) -> str:
         """Give a spelling of a full dotted name in this file, importing it where needed."""

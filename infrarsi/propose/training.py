@@ -88,7 +88,7 @@ class Build:
     """The statement that builds the model which is trained, and the name that it gives it."""
 
     source: Source
-    statement: cst.SimpleStatementLine
+    statement: cst.CSTNode
     name: str
     cls: Class
 
@@ -110,6 +110,18 @@ def model_builds(repository: Repository) -> list[Build]:
                 if makes and isinstance(target, cst.Name):
                     found.append(Build(source, statement, target.value, cls))
     return found
+
+
+def after_branches(builds: list[Build]) -> Build:
+    """Give one build for several branches that build the same model: the statement around all."""
+    first = builds[0]
+    for around in (first.statement, *first.source.ancestors(first.statement)):
+        inside = set(walk(around))
+        is_whole = isinstance(first.source.parents.get(around), cst.Module | cst.IndentedBlock)
+        nested = isinstance(first.source.parents.get(around), cst.If)
+        if is_whole and not nested and all(each.statement in inside for each in builds):
+            return Build(first.source, around, first.name, first.cls)
+    return first
 
 
 def last_rebinding(build: Build) -> cst.CSTNode:

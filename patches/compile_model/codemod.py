@@ -12,6 +12,7 @@ from infrarsi.propose.repository import Repository
 from infrarsi.propose.source import Rewrite, dotted, read_sources
 from infrarsi.propose.training import (
     Build,
+    after_branches,
     backward_calls,
     last_rebinding,
     model_builds,
@@ -60,6 +61,9 @@ def _trained(repository: Repository) -> Build:
             if any(backward_calls_in(each, training))
         ]  # fmt: skip
     names = {each.cls.name for each in builds}
+    same = {(each.name, each.cls.name, each.source.scope(each.statement)) for each in builds}
+    if len(builds) > 1 and len(same) == 1:
+        return after_branches(builds)
     if len(builds) != 1:
         raise DoesNotApply(
             f"{len(builds)} statements build models ({', '.join(sorted(names)) or 'none trained here'}); "

@@ -190,6 +190,16 @@ def test_the_trained_model_is_compiled_where_it_is_ready(transform, source, line
     assert line in transform("compile_model", source)
 
 
+def test_branches_that_build_the_same_model_share_one_compile(transform):
+    source = SCRIPT.replace(
+        "model = Net()",
+        "if device == 'cpu':\n            model = Net()\n        elif updates:\n            model = Net()",
+    )
+    after = transform("compile_model", source)
+    assert after.count("compile()") == 1
+    assert "    model.to(device)\n    model.compile()\n" in after
+
+
 def test_a_compiled_model_keeps_its_parameters_names_and_losses(transform, module):
     after = transform("compile_model", SCRIPT).replace(
         "model.compile()", 'model.compile(backend="eager")'

@@ -1,0 +1,57 @@
+"""Numbers are read off the device when they are used, and not in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import libcst as cst
+
+from infrarsi.propose.recipe import DoesNotApply
+from infrarsi.propose.repository import Repository
+from infrarsi.propose.source import Rewrite, Source, read_sources, walk
+from infrarsi.propose.training import training_loops
+
+from .numbers import LoopNumbers
+
+_WAITS = frozenset(
+    {"torch.cuda.synchronize", "torch.cuda.empty_cache", "torch.cuda.ipc_collect",
+     "torch.cuda.current_stream().synchronize", "torch.xpu.synchronize", "torch.mps.synchronize"}
+)  # fmt: skip
+
+
+def transform(sources: Mapping[str, str]) -> dict[str, str]:
+    """Take waiting out of every training loop."""
+    read = read_sources(sources)
+    repository = Repository(read)
+    # Where collection is switched off, collecting by hand is what frees memory.
+    by_hand = any("gc.disable" in each.text or "gc.freeze" in each.text for each in read)
+    changed = {}
+    loops = 0
+    for source in read:
+        rewrite, found = Rewrite(source), 0
+        numbers = LoopNumbers(source, rewrite)
+        for loop in training_loops(repository, source):
+            loops += 1
+            found += _drop_waits(source, rewrite, loop, by_hand=by_hand)
+            found += numbers.defer(loop)
+        if found:
+            changed[source.path] = rewrite.text()
+    if not changed:
+        raise DoesNotApply(
+            "the training loop reads no number off the device more often than it uses it"
+            if loops else "there is no training loop in the sources"
+        )  # fmt: skip
+    return changed
+
+
+def _drop_waits(source: Source, rewrite: Rewrite, loop: cst.CSTNode, *, by_hand: bool) -> int:
+    waits = _WAITS if by_hand else _WAITS | {"gc.collect"}
+    found = 0
+    for node in walk(loop):
+        match node:
+            case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=func))]) if (
+                source.qualified(func) in waits
+            ):
+                rewrite.remove(node)
+                found += 1
+    return found
