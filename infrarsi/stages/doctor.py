@@ -69,7 +69,8 @@ def diagnose(
         return Diagnosis(known, machine, cached=True)
     baseline = _measure(workspace, history, machine, fresh=fresh, tell=tell)
     workspace.ledger.append(
-        "baseline", {**baseline.model_dump(mode="json"), "machine": machine.model_dump(mode="json")}
+        "baseline",
+        {"baseline": baseline.model_dump(mode="json"), "machine": machine.model_dump(mode="json")},
     )
     return Diagnosis(baseline, machine, cached=False)
 
@@ -181,7 +182,8 @@ def _baseline(
     seen = {trial.trial_id: evidence_of(workspace, trial) for trial in (*aa, *nulls)}
     times = [measured for trial in aa if (measured := measured_update_s(workspace, trial))]
     reference = seen[aa[0].trial_id]
-    null_set = [(f"{t.arm} ({t.trial_id})", seen[t.trial_id]) for t in (*aa[1:], *nulls)]
+    null_set = [("the reference again", seen[t.trial_id]) for t in aa[1:]]
+    null_set += [(t.arm, seen[t.trial_id]) for t in nulls]
     noise_sd, bias = noise_and_bias(times)
     update_s = interval_of_times(times)
     parameters = sum(math.prod(shape) for shape in reference.marks[0].shapes)

@@ -10,6 +10,7 @@ from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.event import Event
 from infrarsi.records.history import Observation, Prediction
+from infrarsi.records.machine import Machine
 from infrarsi.records.promotion import Promotion
 from infrarsi.records.report import Part
 from infrarsi.records.trial import Outcome, Trial
@@ -64,6 +65,8 @@ class History:
     remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What was remarked when a trial was started, by trial id."""
     baselines: list[Baseline] = field(default_factory=list)
+    machine: Machine | None = None
+    """The machine that the last baseline was measured on."""
     patches: dict[str, Patch] = field(default_factory=dict)
     declined: list[Declined] = field(default_factory=list)
     incompatible: tuple[tuple[str, str], ...] = ()
@@ -96,7 +99,8 @@ class History:
                 known = {key: body[key] for key in Trial.model_fields if key in body}
                 self.trials[body["trial_id"]] = Trial.model_validate(known)
             case "baseline":
-                self.baselines.append(Baseline.model_validate(body))
+                self.baselines.append(Baseline.model_validate(body["baseline"]))
+                self.machine = Machine.model_validate(body["machine"])
             case "proposed":
                 self._take_proposals(body)
             case "screened":

@@ -99,9 +99,22 @@ def words_of(candidate: Candidate, defaults: dict[str, Any]) -> str:
 
 
 def _machine(history: History) -> dict[str, str]:
-    last = next((e for e in reversed(history.events) if e.kind == "baseline"), None)
-    said = last.body.get("machine", {}) if last else {}
-    return {key: str(value) for key, value in said.items() if value not in (None, [])}
+    machine = history.machine
+    if machine is None:
+        return {}
+    gpus = [f"{gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB" for gpu in machine.accelerators]
+    facts = {
+        "processor": f"{machine.cpu}, {machine.num_cpus} CPUs",
+        "memory": f"{machine.memory_bytes / 2**30:.1f} GiB",
+        "accelerators": "; ".join(gpus) or "none",
+        "kernel": machine.kernel,
+        "python": machine.python,
+        "torch": machine.torch,
+        "cuda": machine.cuda or "none",
+        "driver": machine.driver or "none",
+        "containment": machine.sandbox,
+    }
+    return {name: fact for name, fact in facts.items() if fact != "none"}
 
 
 def _sandbox(history: History) -> str:

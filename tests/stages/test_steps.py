@@ -9,6 +9,7 @@ from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate, Edit, Effect, Patch
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.event import Event
+from infrarsi.records.machine import Machine
 from infrarsi.records.plan import Budget, Contract, Lock, Plan
 from infrarsi.records.task import Flag, Knob, Memory, Surface, Task
 from infrarsi.records.trial import Outcome, Trial
@@ -66,7 +67,13 @@ class World:
         lock = Lock(name="world", task_digest="0" * 64, commit="0" * 40, protected={}, inputs={})
         self.append("locked", lock.model_dump(mode="json"))
         self.launch(reference, "baseline")
-        self.append("baseline", baseline().model_dump(mode="json"))
+        machine = Machine(
+            cpu="x", num_cpus=2, memory_bytes=1, kernel="6", python="3", torch="2", sandbox=""
+        )
+        self.append("baseline", {
+            "baseline": baseline().model_dump(mode="json"),
+            "machine": machine.model_dump(mode="json"),
+        })  # fmt: skip
         self.append("proposed", {
             "patches": [p.model_dump(mode="json") for p in PATCHES], "declined": [],
             "incompatible": [],

@@ -1,0 +1,5 @@
+"""``python -m infrarsi`` is the command ``infrarsi``."""
+
+from infrarsi.cli import main
+
+main()

@@ -1,0 +1,95 @@
+"""A user's repository, and the command line as the user types it."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+TRAINING = Path(__file__).parent / "training"
+
+
+class User:
+    """Someone in a repository, who types commands."""
+
+    def __init__(self, root):
+        self.root = root
+
+    def infrarsi(self, *arguments, code=0, timeout=280):
+        done = subprocess.run(
+            [sys.executable, "-m", "infrarsi", *arguments], cwd=self.root, capture_output=True,
+            text=True, timeout=timeout, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    def start(self, *arguments):
+        return subprocess.Popen(
+            [sys.executable, "-m", "infrarsi", *arguments], cwd=self.root,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def git(self, *arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+        done = subprocess.run(["git", *identity, *arguments], cwd=self.root, capture_output=True,
+                              text=True, check=True)  # fmt: skip
+        return done.stdout.strip()
+
+    def refused(self, *arguments, code, **options):
+        """Type a command that must be refused; give its two sentences."""
+        done = self.infrarsi(*arguments, code=code, **options)
+        lines = done.stderr.strip().splitlines()
+        assert "Traceback" not in done.stderr
+        assert lines[-2].startswith("infrarsi: "), done.stderr
+        assert lines[-1].startswith("  -> "), done.stderr
+        return lines[-2] + "\n" + lines[-1]
+
+    def edit_contract(self, change):
+        place = self.root / "infrarsi.yaml"
+        loaded = yaml.safe_load(place.read_text())
+        change(loaded)
+        place.write_text(yaml.safe_dump(loaded, sort_keys=False))
+
+
+def make_user(place, program=TRAINING):
+    shutil.copytree(program, place, ignore=shutil.ignore_patterns("__pycache__"))
+    user = User(place)
+    user.git("init", "-q", "-b", "main")
+    user.git("add", "-A")
+    user.git("commit", "-qm", "my training")
+    return user
+
+
+def shorten(contract):
+    contract["task"]["window"] = {"warmup_updates": 3, "measured_updates": 8}
+    contract["task"]["surface"]["knobs"] = [
+        knob for knob in contract["task"]["surface"]["knobs"] if "variable" not in knob["reach"]
+    ]
+    contract["plan"].update(confirmation_blocks=3, ablation_rounds=2)
+    contract["plan"]["budget"].update(max_trials=5, trial_deadline_s=60.0)
+
+
+@pytest.fixture
+def user(tmp_path):
+    """A user in a repository without a contract, whose path has spaces and an umlaut."""
+    return make_user(tmp_path / "mein größtes training")
+
+
+@pytest.fixture(scope="session")
+def measured_template(tmp_path_factory):
+    """A repository that is locked and measured, to be copied."""
+    user = make_user(tmp_path_factory.mktemp("template") / "training")
+    user.infrarsi("init", "--", "python", "train.py")
+    user.edit_contract(shorten)
+    user.infrarsi("init", "--relock")
+    user.infrarsi("doctor")
+    return user.root
+
+
+@pytest.fixture
+def measured(measured_template, tmp_path):
+    """A user whose contract is locked and whose reference is measured."""
+    shutil.copytree(measured_template, tmp_path / "training", symlinks=True)
+    return User(tmp_path / "training")
