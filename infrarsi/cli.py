@@ -170,7 +170,7 @@ def apply(
     as_json: AsJson = False,
 ) -> None:
     """Confirm the winner back to back with the reference, and put it on a branch."""
-    from infrarsi.render.console import findings_table
+    from infrarsi.render.console import verdict_lines
     from infrarsi.stages import apply as stage
     from infrarsi.stages.workspace import open_workspace
 
@@ -183,7 +183,7 @@ def apply(
     if as_json:
         _print_json({"verdict": verdict, "promotion": promotion})
     else:
-        _print(findings_table(verdict))
+        print("\n".join(verdict_lines(verdict)))
         print(f"promoted to the branch {promotion.branch} (commit {promotion.commit[:12]})")
 
 

@@ -160,6 +160,21 @@ def findings_table(verdict: Verdict) -> Table:
     return table
 
 
+def verdict_lines(verdict: Verdict) -> list[str]:
+    """Give a verdict in a few lines: what it is, and what stood against it."""
+    speedup = ""
+    if verdict.speedup is not None:
+        speedup = f", {numbers.ratio_estimate(verdict.speedup)} at {numbers.level(verdict.speedup)}"
+    passed = len(verdict.findings) - len(verdict.reasons)
+    checks = f"{numbers.counted(passed, 'check')} passed"
+    launches = numbers.counted(len(verdict.trials), "launch", "launches")
+    lines = [f"{verdict.ruling.value}: candidate {printable(verdict.subject)}{speedup}; "
+             f"{checks} on {launches}"]  # fmt: skip
+    for finding in verdict.reasons:
+        lines.append(f"  {finding.layer}, {finding.check}: {printable(finding.reason)}")
+    return lines
+
+
 def contract_summary(contract: Contract, lines: Sequence[str] = ()) -> Group:
     """Give what a contract locks and what it leaves free, and further lines below."""
     from rich.console import Group

@@ -13,11 +13,13 @@ from infrarsi.records.history import Space
 from infrarsi.records.plan import Contract
 from infrarsi.records.report import Part
 from infrarsi.records.trial import Outcome, Trial
+from infrarsi.records.verdict import Ruling
 from infrarsi.search import ablation_arms, suggest_next
 from infrarsi.stages.history import History
 from infrarsi.stages.trial import Request
 
 WINNER_ARM = "winner"
+_AGAIN = "again, since its launch was disturbed"
 _REDUCED = "the winner without the parts that add nothing"
 
 
@@ -58,7 +60,12 @@ def next_step(contract: Contract, history: History) -> Step | None:
         return Judge(waiting)
     if history.choice is not None:
         return None
-    return _screen(contract, history) or _ablate(contract, history) or _choose(contract, history)
+    return (
+        _repeat(history)
+        or _screen(contract, history)
+        or _ablate(contract, history)
+        or _choose(contract, history)
+    )
 
 
 def space_of(contract: Contract, history: History) -> Space:
@@ -70,6 +77,22 @@ def space_of(contract: Contract, history: History) -> Space:
         incompatible=history.incompatible, capacity_bytes=contract.task.memory.capacity_bytes,
         default_cost_s=history.baseline.launch_s if history.baseline else 60.0,
     )  # fmt: skip
+
+
+def _repeat(history: History) -> Launch | None:
+    """Launch a candidate once more whose launch was disturbed, and nothing else against it."""
+    if not history.screenings:
+        return None
+    last = history.screenings[-1]
+    reasons = last.verdict.reasons if last.verdict else ()
+    disturbed = reasons and all(
+        finding.layer == "timing" and finding.ruling is Ruling.INCONCLUSIVE for finding in reasons
+    )
+    if not disturbed or last.reason.startswith(_AGAIN):
+        return None
+    number = len(history.trials_for("screen"))
+    remarks = {"reason": f"{_AGAIN}: {reasons[0].reason}"}
+    return Launch(Request(last.trial.candidate, "screen", replicate=number, remarks=remarks))
 
 
 def _screen(contract: Contract, history: History) -> Launch | None:
@@ -115,14 +138,16 @@ def _reserved_s(contract: Contract, history: History) -> float:
 
 
 def winner_of(contract: Contract, history: History) -> Candidate | None:
-    """Give the fastest accepted candidate, where it is faster than the reference."""
+    """Give the candidate that is taken apart, or else the fastest one faster than the reference.
+
+    Once ablation has begun the winner stays, whatever is screened later.
+    """
+    for trial in history.trials_for("ablation"):
+        return Candidate.model_validate(history.remarks[trial.trial_id]["winner"])
+    reference = Candidate.of(contract.task.surface.default_knobs())
+    limit_s = history.baseline.update_s.point if history.baseline else 0.0
     for each in history.accepted():
-        changed = each.trial.candidate != Candidate.of(contract.task.surface.default_knobs())
-        reduced = each.reason == _REDUCED
-        faster = (
-            history.baseline and each.update_s and each.update_s < history.baseline.update_s.point
-        )
-        if changed and faster and not reduced:
+        if each.trial.candidate != reference and each.update_s and each.update_s < limit_s:
             return each.trial.candidate
     return None
 
@@ -141,7 +166,10 @@ def _ablate(contract: Contract, history: History) -> Launch | None:
         present = {trial.arm for trial in done if trial.replicate == number}
         for label, candidate in _shuffled(arms, f"{contract.plan.seed}/{number}"):
             if label not in present and label not in failed:
-                return Launch(Request(candidate, "ablation", arm=label, replicate=number))
+                remarks = {"winner": winner.model_dump(mode="json")}
+                return Launch(
+                    Request(candidate, "ablation", arm=label, replicate=number, remarks=remarks)
+                )
     return None
 
 
