@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from infrarsi.propose.source import Source, method_call, sole
+from infrarsi.propose.source import Source, children_of, method_call, sole, walk
 
 
 def loads(node: cst.CSTNode) -> list[cst.Name]:
@@ -45,7 +45,7 @@ def _names(node: cst.CSTNode, *, store: bool) -> Iterator[tuple[cst.Name, str]]:
             yield from _names(value, store=False)
             return
     targets = _targets(node)
-    for child in node.children:
+    for child in children_of(node):
         if isinstance(child, cst.Annotation) or child in _labels(node):
             continue
         yield from _names(child, store=store or any(child is target for target in targets))
@@ -121,19 +121,13 @@ def definition(source: Source, name: str, before: cst.CSTNode) -> Definition | N
 
 
 def _changes_in_place(statement: cst.CSTNode, name: str) -> bool:
-    for node in _walk(statement):
+    for node in walk(statement):
         found = method_call(node)
         if found and found[1].endswith("_") and not found[1].startswith("_"):
             match found[0]:
                 case cst.Name(value=value) if value == name:
                     return True
     return False
-
-
-def _walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    yield node
-    for child in node.children:
-        yield from _walk(child)
 
 
 _PLAIN: dict[type[cst.BaseAugOp], Callable[[], cst.BaseBinaryOp]] = {
@@ -251,7 +245,7 @@ def _outermost_branch(source: Source, node: cst.If | cst.With) -> cst.CSTNode:
 def read_later(source: Source, name: str, statement: cst.CSTNode) -> cst.Name | None:
     """Give a place that may read the value which a statement binds to a name."""
     scope = source.scope(statement)
-    last = max(source.order[node] for node in _walk(statement))
+    last = max(source.order[node] for node in walk(statement))
     first = source.order[statement]
     events = [(source.order[each], each, False) for each in reads(scope, name)]
     events += [(source.order[each], each, True) for each in stores(scope) if each.value == name]

@@ -6,9 +6,11 @@ Only codemods import this module (it loads libcst), so the command line stays qu
 from __future__ import annotations
 
 import ast
+import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
+from dataclasses import fields
+from functools import cache, lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import libcst as cst
@@ -36,7 +38,7 @@ class Source:
         while pending:
             current = pending.pop()
             self.order[current] = len(self.order)
-            children = list(current.children)
+            children = children_of(current)
             for child in children:
                 self.parents[child] = current
             pending.extend(reversed(children))
@@ -93,13 +95,38 @@ class Source:
         return f"{meant}.{rest}" if rest else meant
 
 
+_LAYOUT = re.compile(r"whitespace|_lines$|^lines_|^[lr](par|bracket|brace)$")
+_MARKS = frozenset({"comma", "semicolon", "equal", "header", "footer", "colon", "dot", "first_colon"})
+
+
+@cache
+def _parts(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    """Name the fields of a kind of node that hold code and not its layout, in their order."""
+    names = [each.name for each in fields(kind)]
+    names = [name for name in names if not _LAYOUT.search(name) and name not in _MARKS]
+    # Of these two, libcst declares the body before what stands above it.
+    return tuple(sorted(names, key="body".__eq__)) if kind in (cst.FunctionDef, cst.ClassDef) else tuple(names)
+
+
+def children_of(node: cst.CSTNode) -> list[cst.CSTNode]:
+    """Give the nodes right below a node; white space, commas and parentheses are left out."""
+    found: list[cst.CSTNode] = []
+    for name in _parts(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, tuple | list):
+            found.extend(value)
+        elif isinstance(value, cst.CSTNode):
+            found.append(value)
+    return found
+
+
 def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
     """Give a node and all below it, in the order of the text."""
     pending = [node]
     while pending:
         current = pending.pop()
         yield current
-        pending.extend(reversed(current.children))
+        pending.extend(reversed(children_of(current)))
 
 
 def dotted(node: cst.CSTNode | None) -> str | None:
@@ -303,7 +330,11 @@ class Rewrite:
             if place is None:
                 return line + "\n" + self._transformed()
             (self.put_before if first else self.put_after)(place, line)
-        return self._transformed()
+        text = self._transformed()
+        if self.source.text.count("\n") == self.source.text.count("\r\n") > 0:
+            # A string of several lines brings its own line ends.
+            text = text.replace("\r\n", "\n").replace("\n", "\r\n")
+        return text
 
     def _transformed(self) -> str:
         changed = self.source.module.visit(_Substitution(self._instead, self._before, self._after))

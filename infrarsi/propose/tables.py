@@ -18,6 +18,7 @@ from infrarsi.propose.source import (
     Rewrite,
     Source,
     argument,
+    children_of,
     dotted,
     literal,
     method_call,
@@ -227,7 +228,7 @@ class _Reader:
             case cst.Subscript(value=value) if self._is_scalar(value, at):
                 return False  # what can be indexed is no number, whatever its name
         children = [
-            each for each in node.children
+            each for each in children_of(node)
             if isinstance(each, cst.BaseExpression | cst.BaseSlice | cst.SubscriptElement | cst.Element
                           | cst.ComparisonTarget)
         ]  # fmt: skip
