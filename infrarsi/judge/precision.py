@@ -36,7 +36,7 @@ def judge_precision(case: Case) -> list[Finding]:
     -----
     Every dtype seen at any mark counts, however few its elements: also integers, of which
     quantised state is made. A class that the reference shows at a mark and the candidate does
-    not is inconclusive. A switch may be as loose as the reference's, or as ``numerics.tf32``
+    not is inconclusive; of matmuls one mark is enough. A switch may be as loose as the reference's, or as ``numerics.tf32``
     allows. When not to trust it: dtypes that live only between two marks are seen through
     matmul operands alone.
     """
@@ -60,7 +60,9 @@ def _judge_class(kind: str, numerics: Numerics, mine: Evidence, theirs: Evidence
                 hint="allow the dtype in the contract's numerics if it is meant",
             )  # fmt: skip
     for mark in theirs.marks:
-        if not _dtypes(mark, kind):
+        # Before the first update there is neither gradient nor state; and the matmuls of
+        # compiled code show at the first mark alone, so that one mark must do.
+        if not _dtypes(mark, kind) or mark.update == 0 or kind == "matmul":
             continue
         other = mine.mark_at(mark.update)
         if other is not None and not _dtypes(other, kind):

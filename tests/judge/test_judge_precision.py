@@ -55,10 +55,27 @@ def test_a_dtype_seen_at_one_mark_alone_counts(bench, update):
     assert rulings(case)["parameters"] == "fail"
 
 
-@pytest.mark.parametrize("kind", ["gradients", "optimizer_state", "matmul"])
-def test_a_class_that_only_the_reference_shows_is_inconclusive(bench, kind):
+@pytest.mark.parametrize("kind", ["parameters", "gradients", "optimizer_state"])
+def test_a_class_that_only_the_reference_shows_at_a_mark_is_inconclusive(bench, kind):
     case = with_marks(bench.trained(Recipe()), census={kind: {}})
     assert rulings(case)[kind] == "inconclusive"
+
+
+def test_matmuls_must_show_at_one_mark_and_need_not_at_the_others(bench):
+    case = with_marks(bench.trained(Recipe()), census={"matmul": {}})
+    assert rulings(case)["matmul"] == "pass"
+    case = with_marks(case, census={"matmul": {}}, update=WINDOW.warmup_updates)
+    assert rulings(case)["matmul"] == "inconclusive"
+
+
+def test_state_that_the_reference_has_before_the_first_update_is_not_asked_for(bench):
+    case = with_marks(
+        bench.trained(Recipe()),
+        arm="reference",
+        census={"optimizer_state": {"float32": 9}},
+        update=0,
+    )
+    assert rulings(case)["optimizer_state"] == "pass"
 
 
 def test_a_candidate_without_marks_is_inconclusive(bench):
