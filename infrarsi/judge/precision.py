@@ -36,9 +36,9 @@ def judge_precision(case: Case) -> list[Finding]:
     -----
     Every dtype seen at any mark counts, however few its elements: also integers, of which
     quantised state is made. A class that the reference shows at a mark and the candidate does
-    not is inconclusive; of matmuls one mark is enough. A switch may be as loose as the reference's, or as ``numerics.tf32``
-    allows. When not to trust it: dtypes that live only between two marks are seen through
-    matmul operands alone.
+    not is inconclusive; of matmuls one mark is enough. A switch may be as loose
+    as the reference's, or as ``numerics.tf32`` allows. When not to trust it: dtypes that live
+    only between two marks are seen through matmul operands alone.
     """
     numerics = case.task.numerics
     mine, theirs = case.candidate.evidence, case.reference.evidence
