@@ -84,6 +84,8 @@ class Launch:
     """``None`` where the parent ended it."""
     last_update: int
     spoke: bool
+    stray_pids: tuple[int, ...] = ()
+    """Processes that had left the program's tree and outlived it."""
 
 
 def launch(plan: LaunchPlan) -> Launch:
@@ -112,6 +114,7 @@ class _Watch:
         self.log = bytearray()
         self.pids: list[int] = []
         self.seen_update = 0
+        self.stray_pids: tuple[int, ...] = ()
 
     def run(self) -> Launch:
         started = time.monotonic()
@@ -127,7 +130,7 @@ class _Watch:
                 process.wait()
         finally:
             sample_cpu(self.pids, self.usage)
-            kill_tree(process.pid, mark=self.plan.mark)
+            self.stray_pids = tuple(kill_tree(process.pid, mark=self.plan.mark))
             process.wait()
             if process.stdout is not None:
                 self._read_log(process.stdout)
@@ -262,7 +265,7 @@ class _Watch:
             outcome=outcome, reason=reason[:500], events=b"\n".join(self.channel.lines) + b"\n",
             log=bytes(self.log[-_LOG_BYTES:]), wall_s=wall_s, cpu_s=self.usage.cpu_s,
             peak_data_bytes=self.usage.peak_data_bytes, exit_code=exit_code,
-            last_update=self.channel.last_update, spoke=self.channel.spoke,
+            last_update=self.channel.last_update, spoke=self.channel.spoke, stray_pids=self.stray_pids,
         )  # fmt: skip
 
 

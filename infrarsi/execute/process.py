@@ -67,17 +67,21 @@ def sample_cpu(pids: list[int], usage: Usage) -> None:
             usage.cpu_s_by_pid[pid] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def kill_tree(pid: int, *, mark: str) -> None:
-    """Kill a process, all its descendants, and whatever else bears the trial's mark."""
-    for each in reversed(tree_of_process(pid)):
+def kill_tree(pid: int, *, mark: str) -> list[int]:
+    """Kill a process, all its descendants, and whatever else bears the trial's mark.
+
+    Gives the processes that had left the tree, and were found by their mark alone.
+    """
+    tree = tree_of_process(pid)
+    for each in reversed(tree):
         _kill(each)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    kill_marked(mark)
+    return [each for each in kill_marked(mark) if each not in tree]
 
 
-def kill_marked(mark: str, *, patience_s: float = 5.0) -> int:
-    """Kill every process whose mark begins so, wherever it went; give how many there were.
+def kill_marked(mark: str, *, patience_s: float = 5.0) -> list[int]:
+    """Kill every process whose mark begins so, wherever it went; give which there were.
 
     Waits until they are gone, or for ``patience_s`` seconds.
     """
@@ -89,7 +93,7 @@ def kill_marked(mark: str, *, patience_s: float = 5.0) -> int:
             _kill(pid)
         seen.update(marked)
         if not marked or time.monotonic() > deadline:
-            return len(seen)
+            return sorted(seen)
         time.sleep(0.02)
 
 

@@ -14,7 +14,7 @@ from infrarsi.edits.surface import within_surface
 from infrarsi.errors import EditError
 from infrarsi.execute.invocation import Invocation, invocation_of
 from infrarsi.execute.launch import Launch, LaunchPlan, keep_cache, launch, prepare_scratch
-from infrarsi.execute.sandbox import Room, interpreter_paths, seen_root
+from infrarsi.execute.sandbox import Room, interpreter_paths, seen_root, seen_scratch
 from infrarsi.execute.worktree import make_worktree, write_files
 from infrarsi.judge.facts import SourceFacts
 from infrarsi.records.candidate import Candidate, Patch
@@ -168,7 +168,11 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
             for path in sorted(files)
             if path not in configured and not within_surface(path, surface)
         ),
-        allowed_roots=(str(seen_root(plan.room, workspace.tier)),),
+        allowed_roots=(
+            str(seen_root(plan.room, workspace.tier)),
+            str(seen_scratch(plan.room, workspace.tier)),
+        ),
+        leftovers=tuple(f"process {pid}" for pid in done.stray_pids),
     )
     return _ended(workspace, ready, done, source, argv=plan.argv, cold=cold)
 
@@ -273,5 +277,5 @@ def _peak_bytes(workspace: Workspace, done: Launch, evidence: Evidence) -> int |
         case "process_data":
             return done.peak_data_bytes or None
         case "cuda_allocated":
-            peaks = [mark.memory.get("peak_allocated", 0) for mark in evidence.marks]
+            peaks = [mark.memory.get("max_allocated", 0) for mark in evidence.marks]
             return max(peaks, default=0) or None
