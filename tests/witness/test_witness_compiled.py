@@ -48,6 +48,19 @@ def test_compiled_and_plain_updates_agree(pair):
     assert [each.batch for each in by_case[9]] == [each.batch for each in by_case[10]]
 
 
+def test_marks_of_compiled_models_hold_their_census(pair):
+    # The marks fall into the first case, whose optimizer is not compiled.
+    mark = pair[1].evidence.mark_at(2)
+    size = mark.census["parameters"]["float32"]
+    assert mark.census["gradients"] == {"float32": size}
+    assert mark.census["optimizer_state"] == {"float32": 2 * size}
+    assert set(mark.census["matmul"]) == {"float32"}
+
+
+def test_a_compiled_step_is_told(pair):
+    assert any("step is compiled" in note for note in pair[1].evidence.notes)
+
+
 def test_the_matmuls_of_inductor_are_seen(launch):
     done = launch([sys.executable, str(PROGRAMS / "compiled.py"), "inductor"])
     if done.code != 0 and "compiler" in done.stderr:

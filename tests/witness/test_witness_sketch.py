@@ -188,3 +188,14 @@ def test_a_channel_that_is_not_there_is_silent(tmp_path):
 def test_a_configuration_of_another_schema_is_refused(text):
     with pytest.raises(ValueError):  # noqa: PT011
         Config(text)
+
+
+def test_a_norm_that_a_clip_told_is_not_measured_again():
+    param = torch.nn.Parameter(torch.zeros(4))
+    param.grad = torch.full((4,), 3.0)
+    now = Gathering()
+    assert now.unmeasured([param])
+    now.take_norm([param], torch.tensor(6.0))
+    now.measure([param])
+    assert not now.unmeasured([param])
+    assert float(now.grad_norm()) == 6.0

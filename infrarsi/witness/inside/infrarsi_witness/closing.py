@@ -36,7 +36,7 @@ class Closing:
         self.last = {}
         self.optimizers = {}
         self.sampler = None
-        self.sample = None
+        self.sample = self.versions = None
 
     def resample(self):
         """Choose the sampled elements anew: parameters came under training."""
@@ -44,6 +44,7 @@ class Closing:
         self.sampler = Sampler(recorder.trained.params, recorder.config.sketch_seed,
                                recorder.config.sketch_elements)  # fmt: skip
         self.sample = self.sampler.take()
+        self.versions = self._versions()
 
     def starts_over(self, optimizer):
         """Tell whether a step begins another update though no forward came between."""
@@ -94,6 +95,17 @@ class Closing:
         new = self.sampler.take()
         return any(not before.equal(after) for before, after in zip(self.sample, new))  # noqa: B905 - Python 3.9
 
+    def touched(self):
+        """Tell, without waiting for a device, whether parameters were written to."""
+        versions = self._versions()
+        return versions is None or versions != self.versions
+
+    def _versions(self):
+        try:
+            return sum(param._version for param in self.recorder.trained.params)
+        except RuntimeError:  # inference tensors do not count
+            return None
+
     def close(self):
         """End the update: stamp it first, then say its values, then look at its mark."""
         recorder = self.recorder
@@ -109,12 +121,15 @@ class Closing:
         sample = self.sampler.take() if self.sampler is not None else None
         change = distance(sample, self.sample) if sample is not None else None
         self.sample = sample
+        self.versions = self._versions() if recorder.compiled else None
         self._say(now, change)
         if marked:
             self.mark(self.done)
 
     def mark(self, update):
         """Take a mark; it is said when the next training forward begins, or at the end."""
+        if self.marks.pending is not None:
+            self.marks.say(self.optimizers.values(), self.recorder.switches.read())
         self.marks.take(update, self.sampler, self.sample)
 
     def finish(self):

@@ -179,10 +179,10 @@ def loaded_files():
     files = set()
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if (isinstance(file, str) and os.path.isabs(file)) or (
-            isinstance(file, str) and os.path.exists(file)
-        ):
-            full = os.path.abspath(file)
-            if not os.path.realpath(full).startswith(roots) and not full.startswith(plain):
-                files.add(full)
+        if not isinstance(file, str) or file.startswith(plain):
+            continue
+        full = os.path.abspath(file)
+        inside = full.startswith(plain) or os.path.realpath(full).startswith(roots)
+        if not inside and os.path.exists(full):
+            files.add(full)
     return sorted(files)

@@ -83,6 +83,17 @@ class Gathering:
                 square = _square(grads, dtype)
                 self.squares.append(square if scale is None else _unscaled(square, scale))
 
+    def unmeasured(self, params):
+        """Tell whether gradients are plain float32 tensors, none of them measured yet."""
+        grads = [each.grad for each in params if each.grad is not None]
+        return (all(type(each) is torch.Tensor and each.dtype == torch.float32 for each in grads)
+                and self.measured.isdisjoint(map(id, params)))  # fmt: skip
+
+    def take_norm(self, params, norm):
+        """Add gradients by a norm of theirs that is known."""
+        self.measured.update(id(each) for each in params if each.grad is not None)
+        self.squares.append(norm.detach().double().square())
+
     def grad_norm(self):
         """Give the global L2 norm, a 0-dim tensor, or ``None`` where no gradient was met."""
         if not self.squares:

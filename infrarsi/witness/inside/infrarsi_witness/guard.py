@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 
+import torch
+
 try:
     from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 except ImportError:
@@ -30,3 +32,9 @@ def quiet(method):
             _set_eval_frame(callback)
 
     return guarded
+
+
+def capturing():
+    """Tell whether a CUDA graph is being captured: nothing may be queued or read then."""
+    return (torch.cuda.is_available() and torch.cuda.is_initialized()
+            and torch.cuda.is_current_stream_capturing())  # fmt: skip

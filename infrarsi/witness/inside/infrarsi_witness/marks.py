@@ -31,6 +31,7 @@ class Marks:
         self.look = None
         self.pending = None
         self.gradients = {}
+        self.counted = set()
         self.calls = {}
         self.walked = None
         self.files_said = False
@@ -76,21 +77,22 @@ class Marks:
         for name, calls in walk_graph(roots).calls.items():
             self.calls[name] = self.calls.get(name, 0) + calls
 
-    def count_gradients(self, update, params):
+    def count_gradients(self, params):
         """Count gradient dtypes just before the step of a mark's update."""
-        for name, count in count_gradients(params).items():
+        new = [each for each in params if id(each) not in self.counted]
+        self.counted.update(map(id, new))
+        for name, count in count_gradients(new).items():
             self.gradients[name] = self.gradients.get(name, 0) + count
 
     def take(self, update, sampler, sample):
         """Keep the sketch of a mark; the rest is said at the next forward."""
-        self.say(())
         if sampler is None:
             sampler, sample = Sampler([], 0, 1), []
         self.pending = {"update": update, "sketch": sampler.encode(sample),
                         "counts": list(sampler.counts), "shapes": sampler.shapes,
                         "census": {"parameters": count_parameters(sampler.params),
                                    "gradients": self.gradients, "matmul": self.calls}}  # fmt: skip
-        self.gradients, self.calls = {}, {}
+        self.gradients, self.calls, self.counted = {}, {}, set()
 
     def say(self, optimizers, facts=None):
         """Send the mark that is waiting, if any, with the optimizers' state as it is now."""

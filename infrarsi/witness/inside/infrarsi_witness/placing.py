@@ -109,20 +109,32 @@ def _place_clips(recorder):
         original = getattr(clipping, name, None)
         if original is None:
             continue
-
-        def clip(parameters, *args, _original=original, **kwargs):
-            if not isinstance(parameters, torch.Tensor):
-                parameters = list(parameters)
-            recorder.clip_begins(
-                [parameters] if isinstance(parameters, torch.Tensor) else parameters
-            )
-            return _original(parameters, *args, **kwargs)
-
-        wrapped = _instead_of(original, clip)
+        wrapped = _clip(original, name, recorder)
         for place in (clipping, torch.nn.utils):
             for each, value in list(vars(place).items()):
                 if value is original:
                     setattr(place, each, wrapped)
+
+
+def _clip(original, name, recorder):
+    def clip(parameters, *args, **kwargs):
+        if not isinstance(parameters, torch.Tensor):
+            parameters = list(parameters)
+        order = kwargs.get("norm_type", args[1] if len(args) > 1 else 2.0)
+        # Torch's own total, where it is the norm that we want, saves a pass over the gradients.
+        told = name == "clip_grad_norm_" and order == 2 and recorder.trusts(parameters)
+        if not told:
+            recorder.clip_begins(parameters)
+            return original(parameters, *args, **kwargs)
+        recorder.clipping = True
+        try:
+            norm = original(parameters, *args, **kwargs)
+        finally:
+            recorder.clipping = False
+        recorder.clip_told(parameters, norm)
+        return norm
+
+    return _instead_of(original, clip)
 
 
 def _place_scaler(recorder):

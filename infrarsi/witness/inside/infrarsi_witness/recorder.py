@@ -14,22 +14,11 @@ from .facts import finish_with_a_child, rank, read_facts
 from .faults import Faults
 from .flags import Switches, autocast_now
 from .gathering import Gathering
-from .guard import quiet
+from .guard import capturing, quiet
 from .inputs import any_requires_grad
 from .matmuls import anything_compiled
 from .perturb import Nudge
-from .roots import Roots, Trained
-
-
-class Visit:
-    """One outermost call on its way."""
-
-    def __init__(self, root, *, training):
-        self.root = root
-        self.training = training
-        self.began = time.perf_counter()
-        self.backwards = 0
-        self.fed = None
+from .roots import Roots, Trained, Visit
 
 
 class Recorder:
@@ -68,6 +57,7 @@ class Recorder:
         self.steps = []
         self.steps_seen = 0
         self.within = ()
+        self.clipping = False
         self.scaler = None
         self.greeted = self.prepared = self.ended = False
         self.faults.sent, self.faults.passing = False, None
@@ -84,7 +74,7 @@ class Recorder:
     @quiet
     def forward_begins(self, module):
         """Meet an outermost module as it is called."""
-        if not torch.is_grad_enabled() or _capturing():
+        if not torch.is_grad_enabled() or capturing():
             return None
         root = self.roots.get(module)
         visit = Visit(root, training=root.trainable and module.training)
@@ -109,7 +99,7 @@ class Recorder:
     def call_begins(self, args, kwargs, owners):
         """Meet an outermost compiled callable; what it is fed is read beforehand."""
         self.compiled = True
-        if not torch.is_grad_enabled() or _capturing():
+        if not torch.is_grad_enabled() or capturing():
             return None
         roots = [self.roots.get(each) for each in owners.modules(args, kwargs)]
         training = [each for each in roots if each.trainable and each.module().training]
@@ -149,7 +139,7 @@ class Recorder:
     def _after_hidden_step(self, within):
         """Close an update if parameters moved; what was not read before is read now."""
         self._commit()
-        if self.prepared and self.closing.moved():
+        if self.prepared and self.closing.touched() and self.closing.moved():
             self.note("the optimizer's step is compiled: steps are inferred from the parameters")
             for optimizer in within:
                 self._read_gradients(optimizer)
@@ -194,7 +184,7 @@ class Recorder:
         self.in_backward += 1
         self.phase = "backward"
         self.backward_began = time.perf_counter()
-        if _capturing():
+        if capturing():
             self.note("CUDA graphs: a captured backward; its replays cannot be seen")
             return
         self.greet()
@@ -214,7 +204,7 @@ class Recorder:
     def backward_nested(self, tensors):
         """Meet a backward inside another: a recomputed part; only its dtypes matter."""
         update = self.closing.done + 1
-        if self.closing.marks.wants(update) and not _capturing():
+        if self.closing.marks.wants(update) and not capturing():
             self.closing.marks.walk_nested(_listed(tensors))
 
     @quiet
@@ -275,7 +265,7 @@ class Recorder:
             return
         self.steps_seen += 1
         self.phase = "optimizer"
-        if _capturing():
+        if capturing():
             return
         self.greet()
         if self.closing.starts_over(optimizer):
@@ -289,7 +279,7 @@ class Recorder:
         if not self.steps:
             return
         _, closure, began = self.steps.pop()
-        if self.steps or _capturing():
+        if self.steps or capturing():
             return
         self.phase = "between"
         if closure:
@@ -305,15 +295,24 @@ class Recorder:
             self.prepare()
         scale = getattr(optimizer, "grad_scale", None)
         self.now.measure(params, scale if isinstance(scale, torch.Tensor) else None)
-        update = self.closing.done + 1
-        if self.closing.marks.wants(update):
-            self.closing.marks.count_gradients(update, params)
+        if self.closing.marks.wants(self.closing.done + 1):
+            self.closing.marks.count_gradients(params)
 
     @quiet
     def clip_begins(self, params):
         """Gradients are about to be clipped: their norm is taken before."""
-        if not _capturing():
-            self.now.measure(params)
+        if not self.clipping and not capturing():
+            self.now.measure(_listed(params))
+
+    @quiet
+    def trusts(self, params):
+        """Tell whether a clip's own total is the norm of what was not measured yet."""
+        return not self.clipping and not capturing() and self.now.unmeasured(_listed(params))
+
+    @quiet
+    def clip_told(self, params, norm):
+        """Take the norm that a clip measured before it clipped."""
+        self.now.take_norm(_listed(params), norm)
 
     @quiet
     def scaled(self, scaler, outputs, scaled):
@@ -393,8 +392,3 @@ def _listed(value):
     if isinstance(value, torch.Tensor):
         return [value]
     return [each for each in value if isinstance(each, torch.Tensor)]
-
-
-def _capturing():
-    return (torch.cuda.is_available() and torch.cuda.is_initialized()
-            and torch.cuda.is_current_stream_capturing())  # fmt: skip

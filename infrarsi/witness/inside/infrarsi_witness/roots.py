@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 
 import torch
@@ -19,6 +20,17 @@ class Root:
         self.params = [each for each in module.parameters() if isinstance(each, torch.Tensor)]
         self.trainable = any(each.requires_grad for each in self.params)
         self.names = parameter_names(_innermost(module).forward)
+
+
+class Visit:
+    """One outermost call on its way."""
+
+    def __init__(self, root, *, training):
+        self.root = root
+        self.training = training
+        self.began = time.perf_counter()
+        self.backwards = 0
+        self.fed = None
 
 
 class Roots:

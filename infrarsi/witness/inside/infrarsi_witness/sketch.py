@@ -10,6 +10,8 @@ import sys
 
 import torch
 
+_PLAIN = (torch.nn.Parameter, torch.Tensor)
+
 
 def local(tensor):
     """Give the part of a tensor that this rank holds, detached."""
@@ -36,6 +38,8 @@ class Sampler:
         self.shapes = [list(param.shape) for param in params]
         self.plan = [_places(i, param, seed, elements) for i, param in enumerate(params)]
         self.counts = [count for count, _, _ in self.plan]
+        self.plain = [each for each in params if type(each) in _PLAIN]
+        self.special = [each for each in params if type(each) not in _PLAIN]
         self.pointers = None
         self.groups = []
 
@@ -48,7 +52,8 @@ class Sampler:
             One flat tensor for each device and dtype, as :attr:`groups` says.
         """
         with torch.no_grad():
-            pointers = [_pointer(param) for param in self.params]
+            pointers = [param.data_ptr() for param in self.plain]
+            pointers += [_pointer(param) for param in self.special]
             if pointers != self.pointers:
                 self._build()
                 self.pointers = pointers
