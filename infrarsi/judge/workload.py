@@ -76,7 +76,12 @@ def judge_presence(case: Case) -> list[Finding]:
 
 
 def _judge_batches(case: Case) -> Finding:
-    mine, theirs = _digests(case.candidate.evidence), _digests(case.reference.evidence)
+    # A patch may move the loss into the model, and the targets with it: ids are compared alone
+    # then, and the targets are left to the loss.
+    alone = _sees_targets(case.candidate.evidence) != _sees_targets(case.reference.evidence)
+    mine, theirs = (
+        _digests(each.evidence, ids_alone=alone) for each in (case.candidate, case.reference)
+    )
     last = case.task.window.last_update
     for arm, digests in (("candidate", mine), ("reference", theirs)):
         missing = [i + 1 for i, each in enumerate(digests[:last]) if each is None]
@@ -98,9 +103,12 @@ def _judge_batches(case: Case) -> Finding:
             hint="the global batch of every update must hold the same sequences; regrouping "
             "and permuting inside an update are allowed",
         )  # fmt: skip
+    what = "token ids" if alone else "batches"
+    note = "; targets enter the model in one arm only, and are judged by the loss" if alone else ""
     return passes(
-        _LAYER, "batch_digest", f"the batches of all {len(pairs)} updates equal the reference's"
-    )
+        _LAYER, "batch_digest",
+        f"the {what} of all {len(pairs)} updates equal the reference's{note}",
+    )  # fmt: skip
 
 
 def _explain(update: int, mine: Sequence[_Batch], theirs: Sequence[_Batch]) -> str:
@@ -113,10 +121,15 @@ def _explain(update: int, mine: Sequence[_Batch], theirs: Sequence[_Batch]) -> s
     return f"; it saw the reference's batch of update {elsewhere[0]}" if elsewhere else ""
 
 
-def _digests(evidence: Evidence) -> list[_Batch]:
+def _sees_targets(evidence: Evidence) -> bool:
+    return any(row.target_tokens is not None for row in evidence.updates)
+
+
+def _digests(evidence: Evidence, *, ids_alone: bool) -> list[_Batch]:
     found: list[_Batch] = []
     for rows in zip(*rows_of(evidence), strict=False):
-        parts = [row.batch for row in rows if row.batch is not None]
+        digests = (row.inputs if ids_alone else row.batch for row in rows)
+        parts = [digest for digest in digests if digest is not None]
         found.append(tuple(sorted(parts)) if len(parts) == len(rows) else None)
     return found
 

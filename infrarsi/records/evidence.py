@@ -31,14 +31,21 @@ class UpdateSeen(Record):
     update_norm: float | None = None
     """L2 norm of the change of the sampled parameter elements."""
     batch: str | None = None
-    """Order-free hash of the multiset of sequences that the update saw."""
+    """Order-free hash of the multiset of sequences that the update saw, with their targets
+    where these enter the model too."""
+    inputs: str | None = None
+    """The same hash of the token ids alone."""
     sequences: int | None = None
     tokens: int | None = None
-    """Input tokens, padding included."""
+    """Input tokens, padding left out where an attention mask says so."""
     target_tokens: int | None = None
     """Targets that counted in the loss, where the witness could tell."""
     forwards: int | None = None
     """Outermost training forwards in this update (micro-batches)."""
+    sharded: bool = False
+    """Whether the gradients are this rank's shard, so that norms add up over ranks."""
+    skipped: int = 0
+    """Optimizer steps that a gradient scaler skipped since the update before."""
     phase_s: dict[str, float] = {}
     """Seconds by phase, by the child's own clock: informational, never a verdict."""
     non_finite: tuple[str, ...] = ()
@@ -117,6 +124,11 @@ def read_evidence(lines: Iterable[bytes | str]) -> Evidence:
     return reader.evidence()
 
 
+_AS_THEY_ARE = (
+    "batch", "inputs", "sequences", "tokens", "target_tokens", "phase_s", "sharded", "skipped",
+)  # fmt: skip
+
+
 class _Reader:
     """Folds stamped events into an Evidence."""
 
@@ -176,7 +188,7 @@ class _Reader:
                 row["non_finite"].append(name)
                 number = None
             row[name] = number
-        for name in ("batch", "sequences", "tokens", "target_tokens", "phase_s"):
+        for name in _AS_THEY_ARE:
             if event.get(name) is not None:
                 row[name] = event[name]
         row["forwards"] = event.get("forwards")

@@ -182,3 +182,29 @@ def test_two_ranks_on_the_same_half_of_the_batch_fail(bench):
     half = np.arange(8)
     case = ranked(bench.trained(Recipe()), "candidate", [half, half])
     assert finding(case, "batch_digest").ruling == "fail"
+
+
+def loss_inside_one_arm(case, inputs):
+    """The candidate's model takes no targets; the reference's does."""
+    mine = [
+        row.model_copy(update={"batch": f"{i:016x}", "target_tokens": None, "inputs": inputs(i)})
+        for i, row in enumerate(case.candidate.evidence.updates)
+    ]
+    theirs = [
+        row.model_copy(update={"inputs": f"{7 * i:016x}"})
+        for i, row in enumerate(case.reference.evidence.updates)
+    ]
+    reference = case.reference.evidence.model_copy(update={"updates": tuple(theirs)})
+    case = with_evidence(case, updates=tuple(mine))
+    return replace(case, reference=changed_launch(case.reference, reference))
+
+
+def test_where_targets_enter_in_one_arm_only_the_ids_are_compared(bench):
+    case = loss_inside_one_arm(bench.trained(Recipe()), lambda i: f"{7 * i:016x}")
+    result = finding(case, "batch_digest")
+    assert result.ruling == "pass"
+    assert "judged by the loss" in result.reason
+    case = loss_inside_one_arm(bench.trained(Recipe()), lambda i: f"{7 * i + (i == 4):016x}")
+    assert finding(case, "batch_digest").ruling == "fail"
+    case = loss_inside_one_arm(bench.trained(Recipe()), lambda i: None)
+    assert finding(case, "batch_digest").ruling == "inconclusive"
