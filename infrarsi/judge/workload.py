@@ -183,7 +183,7 @@ def _judge_count(case: Case, name: _Count) -> Finding:
 def _only_padding(case: Case, wrong: Sequence[int]) -> bool:
     """Tell whether packing explains other token counts: same sequences, same known targets."""
     arms = (case.candidate.evidence, case.reference.evidence)
-    digests = [_digests(arm) for arm in arms]
+    digests = [_digests(arm, ids_alone=False) for arm in arms]
     targets = [_counts(arm, "target_tokens") for arm in arms]
     return all(
         digests[0][i] is not None

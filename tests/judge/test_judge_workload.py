@@ -186,17 +186,16 @@ def test_two_ranks_on_the_same_half_of_the_batch_fail(bench):
 
 def loss_inside_one_arm(case, inputs):
     """The candidate's model takes no targets; the reference's does."""
-    mine = [
-        row.model_copy(update={"batch": f"{i:016x}", "target_tokens": None, "inputs": inputs(i)})
-        for i, row in enumerate(case.candidate.evidence.updates)
-    ]
-    theirs = [
-        row.model_copy(update={"inputs": f"{7 * i:016x}"})
-        for i, row in enumerate(case.reference.evidence.updates)
-    ]
-    reference = case.reference.evidence.model_copy(update={"updates": tuple(theirs)})
-    case = with_evidence(case, updates=tuple(mine))
-    return replace(case, reference=changed_launch(case.reference, reference))
+    mine, theirs = case.candidate.evidence, case.reference.evidence
+    for i in range(len(mine.updates)):
+        fake = {"batch": f"{i:016x}", "target_tokens": None, "inputs": inputs(i)}
+        mine = edited(mine, i + 1, **fake)
+        theirs = edited(theirs, i + 1, inputs=f"{7 * i:016x}")
+    return replace(
+        case,
+        candidate=changed_launch(case.candidate, mine),
+        reference=changed_launch(case.reference, theirs),
+    )
 
 
 def test_where_targets_enter_in_one_arm_only_the_ids_are_compared(bench):
