@@ -12,12 +12,12 @@ from torch.utils.checkpoint import checkpoint
 @dataclass
 class GPTConfig:
     vocab_size: int = 4096
-    block_size: int = 256
-    n_layer: int = 8
-    n_head: int = 8
-    n_embd: int = 128
+    block_size: int = 512
+    n_layer: int = 20
+    n_head: int = 4
+    n_embd: int = 64
     dropout: float = 0.0
-    recompute: bool = True
+    recompute_layers: int = 0  # how many of the first layers recompute their activations
 
 
 class CausalSelfAttention(nn.Module):
@@ -107,8 +107,8 @@ class GPT(nn.Module):
         T = idx.size(1)
         pos = torch.arange(T, device=idx.device)
         x = self.dropout(self.tok_emb(idx) + self.pos_emb(pos))
-        for block in self.blocks:
-            if self.config.recompute and self.training:
+        for i, block in enumerate(self.blocks):
+            if i < self.config.recompute_layers and self.training:
                 x = checkpoint(block, x, use_reentrant=False)
             else:
                 x = block(x)

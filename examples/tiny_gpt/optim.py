@@ -5,9 +5,8 @@ import torch
 
 class AdamW(torch.optim.Optimizer):
     def __init__(self, params, lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1):
-        super().__init__(
-            params, dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
-        )
+        defaults = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        super().__init__(params, defaults)
 
     @torch.no_grad()
     def step(self):

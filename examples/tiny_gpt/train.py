@@ -22,12 +22,12 @@ def parse_args():
     parser.add_argument("--data-dir", type=Path, default=DATA_DIR)
     parser.add_argument("--out-dir", type=Path, default=None, help="save the final checkpoint here")
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch-size", type=int, default=4, help="sequences per micro-batch")
+    parser.add_argument("--batch-size", type=int, default=1, help="sequences per micro-batch")
     parser.add_argument("--grad-accum", type=int, default=1, help="micro-batches per update")
-    parser.add_argument("--block-size", type=int, default=256)
-    parser.add_argument("--n-layer", type=int, default=8)
-    parser.add_argument("--n-head", type=int, default=8)
-    parser.add_argument("--n-embd", type=int, default=128)
+    parser.add_argument("--block-size", type=int, default=512)
+    parser.add_argument("--n-layer", type=int, default=20)
+    parser.add_argument("--n-head", type=int, default=4)
+    parser.add_argument("--n-embd", type=int, default=64)
     parser.add_argument("--dropout", type=float, default=0.0)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--warmup-steps", type=int, default=20)
@@ -40,6 +40,13 @@ def parse_args():
         action=argparse.BooleanOptionalAction,
         default=True,
         help="recompute activations in the backward pass to save memory",
+    )
+    parser.add_argument(
+        "--recompute-layers",
+        type=int,
+        default=None,
+        metavar="N",
+        help="recompute only the first N layers (default: all)",
     )
     parser.add_argument("--log-every", type=int, default=10)
     parser.add_argument("--eval-every", type=int, default=0, help="0 turns evaluation off")
@@ -73,7 +80,9 @@ def autocast(args):
 @torch.no_grad()
 def evaluate(model, args):
     model.eval()
-    batches = Batches(args.data_dir / "val.bin", args.block_size, args.batch_size, args.eval_batches, seed=0)
+    batches = Batches(
+        args.data_dir / "val.bin", args.block_size, args.batch_size, args.eval_batches, seed=0
+    )
     total = 0.0
     for x, y in batches.next_update():
         with autocast(args):
@@ -94,6 +103,12 @@ def main():
         args.data_dir / "train.bin", args.block_size, args.batch_size, args.grad_accum, args.seed
     )
 
+    if not args.recompute:
+        recompute_layers = 0
+    elif args.recompute_layers is None:
+        recompute_layers = args.n_layer
+    else:
+        recompute_layers = args.recompute_layers
     config = GPTConfig(
         vocab_size=tokenizer.vocab_size,
         block_size=args.block_size,
@@ -101,7 +116,7 @@ def main():
         n_head=args.n_head,
         n_embd=args.n_embd,
         dropout=args.dropout,
-        recompute=args.recompute,
+        recompute_layers=recompute_layers,
     )
     model = GPT(config)
     optimizer = build_optimizer(model, args)
@@ -129,7 +144,7 @@ def main():
         if step % args.log_every == 0 or step == args.steps - 1:
             rate = tokens_per_update * (step + 1) / (time.perf_counter() - start)
             print(
-                f"step {step:5d}  loss {total_loss:.4f}  grad norm {grad_norm.item():.3f}  "
+                f"step {step:5d}  loss {total_loss:.6f}  grad norm {grad_norm.item():.3f}  "
                 f"lr {lr:.2e}  {rate:,.0f} tokens/s",
                 flush=True,
             )
