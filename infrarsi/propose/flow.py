@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import libcst as cst
 
@@ -186,25 +187,30 @@ def _grouped(value: cst.BaseExpression) -> cst.BaseExpression:
     return value
 
 
+@lru_cache(maxsize=1024)
+def _bindings(source: Source) -> dict[tuple[cst.CSTNode, str], list[cst.Name]]:
+    """Give the places that bind each name, by the function or module that they run in."""
+    found: dict[tuple[cst.CSTNode, str], list[cst.Name]] = {}
+    for name in stores(source.module):
+        scope: cst.CSTNode = source.scope(name)
+        if isinstance(scope, cst.FunctionDef) and name is scope.name:
+            scope = source.scope(scope)
+        found.setdefault((scope, name.value), []).append(name)
+    return found
+
+
 def only_value(
     source: Source, name: str, at: cst.CSTNode
 ) -> tuple[cst.BaseExpression, cst.CSTNode] | None:
     """Give a name's value where one plain assignment in its function, or module, binds it."""
-    scope = source.scope(at)
-    if isinstance(scope, cst.FunctionDef) and not binds(scope.body, name):
-        if binds(scope.params, name):
-            return None
-        scope = source.module
-    holders = [
-        statement
-        for statement in source.every(cst.SimpleStatementLine, scope)
-        if source.scope(statement) is scope and binds(statement, name)
-    ]
-    bound = [each for each in stores(scope.body if isinstance(scope, cst.FunctionDef) else scope)
-             if each.value == name and source.scope(each) is scope]  # fmt: skip
-    if len(holders) != 1 or len(bound) != 1:
+    bindings = _bindings(source)
+    bound = bindings.get((source.scope(at), name)) or bindings.get((source.module, name), [])
+    if len(bound) != 1:
         return None
-    found = _read_definition(name, holders[0])
+    statement = source.statement(bound[0])
+    if not isinstance(statement, cst.SimpleStatementLine):
+        return None
+    found = _read_definition(name, statement)
     return (found.value, found.statement) if found else None
 
 
@@ -247,27 +253,32 @@ def read_later(source: Source, name: str, statement: cst.CSTNode) -> cst.Name | 
     scope = source.scope(statement)
     last = max(source.order[node] for node in walk(statement))
     first = source.order[statement]
-    events = [(source.order[each], each, False) for each in reads(scope, name)]
-    events += [(source.order[each], each, True) for each in stores(scope) if each.value == name]
-    later = sorted((event for event in events if event[0] > last), key=lambda event: event[0])
-    found = _first_read(source, later, statement)
+    places = sorted(reads(scope, name), key=source.order.__getitem__)
+    for use in places:
+        place = source.order[use]
+        if place > last and not _bound_between(source, use, after=last):
+            return use
     loop = in_loop(source, statement)
-    if found is None and loop is not None:
-        around = [event for event in events if source.order[loop] < event[0] < first]
-        found = _first_read(source, sorted(around, key=lambda event: event[0]), statement)
-    return found
-
-
-def _first_read(
-    source: Source, events: list[tuple[int, cst.Name, bool]], statement: cst.CSTNode
-) -> cst.Name | None:
-    """Give the first read that no certain rebinding comes before."""
-    parts = source.block(statement)
-    for _, name, stores_it in events:
-        if not stores_it:
-            return name
-        holder = source.statement(name)
-        if isinstance(holder, cst.SimpleStatementLine) and any(each is holder for each in parts):
-            # Its own right side was read before; from here on the name holds something else.
-            return next((each for each in reads(holder, name.value)), None)
+    if loop is None:
+        return None
+    for use in places:
+        # What the next round reads before it binds the name anew.
+        start = source.order[loop]
+        if start < source.order[use] < first and not _bound_between(source, use, after=start):
+            return use
     return None
+
+
+def _bound_between(source: Source, use: cst.Name, *, after: int) -> bool:
+    """Tell whether, on every way to a read, a statement after a place binds the name anew."""
+    around = set(source.ancestors(use))
+    own = source.statement(use)
+    for each in _bindings(source).get((source.scope(use), use.value), []):
+        holder = source.statement(each)
+        block = source.parents[holder]
+        while isinstance(source.parents.get(block), cst.With):
+            block = source.parents[source.parents[block]]
+        certain = isinstance(holder, cst.SimpleStatementLine) and block in around
+        if certain and holder is not own and after < source.order[holder] < source.order[use]:
+            return True
+    return False

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from infrarsi.edits import edits_between
 from infrarsi.edits.combine import is_python
 from infrarsi.errors import UsageError
+from infrarsi.propose.imports import reachable_files
 from infrarsi.propose.recipe import DoesNotApply, Recipe
 from infrarsi.records.base import Record
 from infrarsi.records.candidate import Edit, Patch
@@ -84,6 +85,7 @@ def propose_patches(
     numerics: Numerics,
     book: Path,
     readonly: Mapping[str, bytes] | None = None,
+    entry: str | None = None,
 ) -> Proposals:
     """Try every recipe of a book on the editable files.
 
@@ -98,6 +100,9 @@ def propose_patches(
         A folder with one folder per recipe.
     readonly
         Files that a recipe may read, to see how code is used, but not change.
+    entry
+        Path of the script that the command runs. With it, only files that it imports, directly
+        or not, are looked at: other scripts of the repository neither hinder nor invite.
 
     Raises
     ------
@@ -110,10 +115,14 @@ def propose_patches(
             f"there is no recipe in {book}",
             hint="Name a folder that holds <recipe>/recipe.yaml and <recipe>/codemod.py.",
         )
+    sources = _texts({**(readonly or {}), **files})
+    if entry is not None:
+        used = reachable_files(sources, entry)
+        sources = {path: text for path, text in sources.items() if path in used}
     patches, declined = [], []
     for folder in folders:
         recipe = read_recipe(folder)
-        answer = _answer(recipe, folder, files, {**(readonly or {})}, numerics)
+        answer = _answer(recipe, folder, files, sources, numerics)
         if isinstance(answer, Patch):
             patches.append(answer)
         else:
@@ -125,14 +134,13 @@ def _answer(
     recipe: Recipe,
     folder: Path,
     files: Mapping[str, bytes],
-    readonly: Mapping[str, bytes],
+    sources: Mapping[str, str],
     numerics: Numerics,
 ) -> Patch | str:
     """Give the patch, or the reason why there is none."""
     allowed = {"same", *numerics.matmul} | ({"tf32"} if numerics.tf32 else set())
     if recipe.precision not in allowed:
         return f"the contract does not allow {recipe.precision} matmul operands"
-    sources = _texts({**readonly, **files})
     if not sources:
         return "there is no Python source to change"
     changed = _transformed(folder, sources)

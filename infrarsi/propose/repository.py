@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import libcst as cst
 
@@ -73,6 +74,7 @@ class Repository:
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = tuple(sources)
+        self._held: dict[str, set[str]] = {}
         self.classes: dict[str, list[Class]] = {}
         self.functions: dict[str, list[tuple[Source, cst.FunctionDef]]] = {}
         for source in self.sources:
@@ -143,15 +145,28 @@ class Repository:
         Names count in any scope, attributes by their last part: more than the truth, never
         less, as long as instances travel by assignment, argument and loop.
         """
+        if name not in self._held:
+            self._held[name] = self._spread(name)
+        return set(self._held[name])
+
+    def _spread(self, name: str) -> set[str]:
         held: set[str] = set()
+        left = list(self._flows)
         while True:
             before = len(held)
-            for source in self.sources:
-                for target, value in _flows(self, source):
-                    if _mentions(source, value, name, held):
-                        held |= target
+            rest = []
+            for target, value in left:
+                if _mentions(value, name, held):
+                    held |= target
+                elif not target <= held:
+                    rest.append((target, value))
+            left = rest
             if len(held) == before:
                 return held
+
+    @cached_property
+    def _flows(self) -> list[tuple[set[str], cst.CSTNode]]:
+        return [flow for source in self.sources for flow in _flows(self, source)]
 
     def calls_of(self, name: str) -> list[tuple[Source, cst.Call]]:
         """Give the calls whose callee may be an instance of a class."""
@@ -239,37 +254,38 @@ def passed(call: cst.Call, function: cst.FunctionDef) -> list[tuple[str, cst.Bas
     return found
 
 
-def _mentions(source: Source, value: cst.CSTNode, name: str, held: set[str]) -> bool:
+def _mentions(value: cst.CSTNode, name: str, held: set[str]) -> bool:
     """Tell whether a value is, wraps or holds an instance of the class."""
     match value:
-        case cst.Call(func=func):
-            callee = dotted(func) or ""
-            if name in callee.split("."):
-                return True
-            if callee.rpartition(".")[2] in {"isinstance", "len", "sum", "print", "getattr"}:
-                return False
-            if _GIVEN + callee.rpartition(".")[2] in held:
-                return True
-            if callee.rpartition(".")[2] in held:
-                return False  # a call of an instance gives its output, not the instance
-            found = method_call(value)
-            if found and _mentions(source, found[0], name, held):
-                return found[1] in _GIVES_ITSELF
-            return any(_mentions(source, each.value, name, held) for each in value.args)
+        case cst.Call():
+            return _call_mentions(value, name, held)
         case cst.Name() | cst.Attribute():
             parts = (dotted(value) or "").split(".")
             return parts[-1] in held or (parts[-1] in {"module", "_orig_mod"} and len(parts) > 1)
         case cst.Subscript(value=inner):
-            return _mentions(source, inner, name, held)
+            return _mentions(inner, name, held)
         case cst.Lambda(body=body):
-            return _mentions(source, body, name, held)
+            return _mentions(body, name, held)
         case cst.List() | cst.Tuple() | cst.ListComp() | cst.GeneratorExp() | cst.IfExp():
             return any(
-                _mentions(source, each, name, held)
+                _mentions(each, name, held)
                 for each in walk(value)
                 if each is not value and isinstance(each, cst.Call | cst.Name | cst.Attribute)
             )
     return False
+
+
+def _call_mentions(call: cst.Call, name: str, held: set[str]) -> bool:
+    callee = dotted(call.func) or ""
+    last = callee.rpartition(".")[2]
+    if name in callee.split(".") or _GIVEN + last in held:
+        return True
+    if last in {"isinstance", "len", "sum", "print", "getattr"} or last in held:
+        return False  # a call of an instance gives its output, not the instance
+    found = method_call(call)
+    if found and _mentions(found[0], name, held):
+        return found[1] in _GIVES_ITSELF
+    return any(_mentions(each.value, name, held) for each in call.args)
 
 
 _GIVES_ITSELF = frozenset(

@@ -8,14 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import libcst as cst
 
+from infrarsi.propose.constants import changes_in_place, is_constant_buffer, is_plain
 from infrarsi.propose.flow import binds, definition, only_value, reads
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Class, Repository
+from infrarsi.propose.rewrite import Rewrite
 from infrarsi.propose.source import (
-    Rewrite,
     Source,
     argument,
     children_of,
@@ -49,6 +51,10 @@ _MASKS = re.compile(
     r"\btril\b|\btriu\b|masked_fill|logical_not|[<>]|[=!]=|~|\b(eq|ne|lt|gt|le|ge)\("
 )
 _INITS = re.compile(r"^__init__$|^_?(init|reset|build|setup|register)")
+
+_HOLDERS = (
+    cst.BaseExpression, cst.BaseSlice, cst.SubscriptElement, cst.Element, cst.ComparisonTarget
+)  # fmt: skip
 
 _HELPER = '''
 _TABLES = {{}}
@@ -104,30 +110,36 @@ def build_once(sources: Mapping[str, str], *, masks: bool) -> dict[str, str]:
     return changed
 
 
-def _forward_functions(repository: Repository, source: Source) -> list[cst.FunctionDef]:
-    """Give the methods that a forward pass may run, and functions that they call by name."""
-    found: dict[cst.FunctionDef, None] = {}
+@lru_cache(maxsize=64)
+def _forward_methods(repository: Repository) -> tuple[frozenset[cst.FunctionDef], frozenset[str]]:
+    """Give the methods that a forward pass may run, and the names of what they call."""
+    methods: set[cst.FunctionDef] = set()
     called: set[str] = set()
-    for each in repository.sources:
-        for node in each.every(cst.ClassDef):
-            owner = Class(each, node)
-            if not repository.is_module(owner):
+    for source in repository.sources:
+        for node in source.every(cst.ClassDef):
+            if not repository.is_module(Class(source, node)):
                 continue
             for statement in node.body.body:
                 if isinstance(statement, cst.FunctionDef) and not _INITS.search(
                     statement.name.value
                 ):
+                    methods.add(statement)
                     called |= {
                         name
-                        for call in each.every(cst.Call, statement)
+                        for call in source.every(cst.Call, statement)
                         if (name := dotted(call.func))
                     }
-                    if each is source:
-                        found[statement] = None
-    for function in source.every(cst.FunctionDef):
-        if function.name.value in called and source.nearest(function, cst.ClassDef) is None:
-            found[function] = None
-    return list(found)
+    return frozenset(methods), frozenset(called)
+
+
+def _forward_functions(repository: Repository, source: Source) -> list[cst.FunctionDef]:
+    """Give the functions of a file that a forward pass may run: methods, and what they call."""
+    methods, called = _forward_methods(repository)
+    return [
+        function for function in source.every(cst.FunctionDef)
+        if function in methods
+        or (function.name.value in called and source.nearest(function, cst.ClassDef) is None)
+    ]  # fmt: skip
 
 
 def _cache(rewrite: Rewrite, function: cst.FunctionDef, table: _Table, number: int) -> None:
@@ -136,7 +148,9 @@ def _cache(rewrite: Rewrite, function: cst.FunctionDef, table: _Table, number: i
         ".is_inference_mode_enabled"
     )
     owner = source.nearest(function, cst.ClassDef)
-    place = ".".join(filter(None, [owner and owner.name.value, function.name.value, table.name]))
+    place = ".".join(
+        filter(None, [owner.name.value if owner else None, function.name.value, table.name])
+    )
     key = [f'"{place} {number}"', *table.scalars]
     for buffer in table.buffers:
         key += [f"id({buffer})", f"{buffer}._version"]
@@ -170,12 +184,12 @@ class _Reader:
         return [self._with_use(table) for table in self.known.values()]
 
     def _table(self, statement: cst.CSTNode, name: str, value: cst.BaseExpression) -> _Table | None:
-        if _changes_in_place(self.function, name):
-            return None
         scalars: dict[str, None] = {}
         buffers: dict[str, None] = {}
         state = _Leaves(scalars, buffers)
         if not self._reads_leaves(value, statement, state) or not state.makes:
+            return None
+        if changes_in_place(self.function, name):
             return None
         if not any(isinstance(node, cst.Call) for node in walk(value)) and not state.inputs:
             return None
@@ -229,8 +243,7 @@ class _Reader:
                 return False  # what can be indexed is no number, whatever its name
         children = [
             each for each in children_of(node)
-            if isinstance(each, cst.BaseExpression | cst.BaseSlice | cst.SubscriptElement | cst.Element
-                          | cst.ComparisonTarget)
+            if isinstance(each, _HOLDERS)
         ]  # fmt: skip
         return all(self._reads_leaves(each, at, state) for each in children)
 
@@ -276,7 +289,7 @@ class _Reader:
         owner = self.repository.class_around(self.source, at)
         if owner is None or not name.startswith("self.") or name.count(".") != 1:
             return False
-        if not _is_constant_buffer(owner, name.removeprefix("self.")):
+        if not is_constant_buffer(owner, name.removeprefix("self.")):
             return False
         state.buffers[name] = None
         state.makes = True
@@ -340,7 +353,7 @@ class _Reader:
         if len(parts) == 3:
             return parts[1] in {"config", "cfg", "args", "hparams", "params"}
         values = owner.attribute(parts[1]) if len(parts) == 2 else []
-        return bool(values) and all(_is_plain(owner, value) for value in values)
+        return bool(values) and all(is_plain(owner, value) for value in values)
 
 
 @dataclass
@@ -353,57 +366,3 @@ class _Leaves:
 
     def __post_init__(self) -> None:
         self.inputs: list[_Table] = []
-
-
-def _is_plain(owner: Class, value: cst.BaseExpression, depth: int = 4) -> bool:
-    """Tell whether what a constructor stores is a number: a setting, or arithmetic on settings."""
-    match value:
-        case cst.Integer() | cst.Float():
-            return True
-        case cst.BinaryOperation(left=left, right=right):
-            return depth > 0 and all(_is_plain(owner, each, depth - 1) for each in (left, right))
-        case cst.Call(func=cst.Name(value="int" | "float" | "len" | "max" | "min")):
-            return True
-        case cst.Attribute():
-            return not (dotted(value) or "self.").startswith("self.")
-        case cst.Name(value=name):
-            found = only_value(owner.source, name, value)
-            if found is not None:
-                return depth > 0 and _is_plain(owner, found[0], depth - 1)
-            function = owner.source.nearest(value, cst.FunctionDef)
-            return function is not None and not binds(function.body, name)
-    return False
-
-
-def _is_constant_buffer(owner: Class, name: str) -> bool:
-    """Tell whether an attribute is a buffer that only its registration gives a value."""
-    registered = [
-        call for call in owner.source.every(cst.Call, owner.node)
-        if dotted(call.func) == "self.register_buffer" and literal(argument(call, 0, "name")) == name
-    ]  # fmt: skip
-    return len(registered) == 1 and len(owner.attribute(name)) == 1
-
-
-def _changes_in_place(function: cst.CSTNode, name: str) -> bool:
-    """Tell whether a function changes what a name holds, or may hand it to something that does."""
-    for node in walk(function):
-        match node:
-            case cst.Call(
-                func=cst.Attribute(value=cst.Name(value=value), attr=cst.Name(value=method))
-            ):
-                if value == name and method.endswith("_") and not method.startswith("_"):
-                    return True
-            case cst.AugAssign(target=target):
-                if dotted(target) == name or _base(target) == name:
-                    return True
-            case cst.AssignTarget(target=cst.Subscript() as target):
-                if _base(target) == name:
-                    return True
-            case cst.Arg(keyword=cst.Name(value="out"), value=cst.Name(value=value)):
-                if value == name:
-                    return True
-    return False
-
-
-def _base(node: cst.CSTNode) -> str | None:
-    return dotted(node.value) if isinstance(node, cst.Subscript) else None

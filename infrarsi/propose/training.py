@@ -6,6 +6,7 @@ Only codemods import this module (it loads libcst).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import libcst as cst
 
@@ -23,7 +24,8 @@ def backward_calls(source: Source) -> list[cst.Call]:
     ]
 
 
-def training_functions(repository: Repository) -> set[str]:
+@lru_cache(maxsize=64)
+def training_functions(repository: Repository) -> frozenset[str]:
     """Give the names of functions that run a backward pass, directly or through another."""
     found: set[str] = set()
     while True:
@@ -40,7 +42,7 @@ def training_functions(repository: Repository) -> set[str]:
                 if function is not None and function.name.value not in {"backward", "main"}:
                     found.add(function.name.value)
         if len(found) == before:
-            return found
+            return frozenset(found)
 
 
 def training_loops(repository: Repository, source: Source) -> list[cst.For | cst.While]:
@@ -67,7 +69,8 @@ def training_loops(repository: Repository, source: Source) -> list[cst.For | cst
 
 def root_models(repository: Repository) -> list[Class]:
     """Give the module classes that are built outside other modules: whole models."""
-    built_inside, built_outside = set(), set()
+    built_inside: set[str] = set()
+    built_outside: set[str] = set()
     for source in repository.sources:
         for call in source.every(cst.Call):
             name = (dotted(call.func) or "").split(".")

@@ -11,7 +11,8 @@ import libcst as cst
 from infrarsi.propose.flow import binds, loads
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Repository
-from infrarsi.propose.source import Rewrite, Source, method_call, read_sources, sole, walk
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import Source, dotted, method_call, read_sources, sole, walk
 from infrarsi.propose.training import backward_calls, root_models
 
 _CHOSEN = re.compile(
@@ -56,13 +57,16 @@ def _wrap(source: Source, rewrite: Rewrite, call: cst.Call, held: set[str]) -> N
     loss = found[0]
     while (scaled := method_call(loss)) and scaled[1] in {"mean", "sum", "div"}:
         loss = scaled[0]
-    names = {each.value for each in loads(loss)}
+    names = {each.value for each in loads(loss)} - {"self"}
+    names |= {
+        name for node in walk(loss) if isinstance(node, cst.Attribute) and (name := dotted(node))
+    }
     if not names or isinstance(loss, cst.Call):
         raise DoesNotApply("the loss is made in the statement that calls its backward")
     statement = source.statement(call)
     block = list(source.block(statement))
     end = block.index(statement)
-    makers = [n for n in range(end) if any(binds(block[n], name) for name in names)]
+    makers = [n for n in range(end) if any(_gives(block[n], name) for name in names)]
     forwards = [n for n in range(end) if _calls_model(block[n], held)]
     if not forwards:
         raise DoesNotApply("the model is not called in the block of the backward pass")
@@ -75,8 +79,7 @@ def _wrap(source: Source, rewrite: Rewrite, call: cst.Call, held: set[str]) -> N
     for each in wrapped:
         if not isinstance(each, cst.SimpleStatementLine) or sole(each) is None:
             raise DoesNotApply("between the model's call and the loss stands more than assignments")
-        if any(isinstance(node, cst.Call) and (m := method_call(node)) and m[1] in {"step", "zero_grad", "backward"}
-               for node in walk(each)):  # fmt: skip
+        if _steps(each):
             raise DoesNotApply(
                 "between the model's call and the loss stands a step of the optimizer"
             )
@@ -84,12 +87,28 @@ def _wrap(source: Source, rewrite: Rewrite, call: cst.Call, held: set[str]) -> N
     dtype = rewrite.name_for("torch.bfloat16")
     inside = "\n".join(_with_comments(source, each, number) for number, each in enumerate(wrapped))
     device = _device(source, wrapped, held)
-    rewrite.put_statements(
-        wrapped[0],
-        f"with {torch_name}(device_type={device}, dtype={dtype}):\n{textwrap.indent(inside, '    ')}",
-    )
+    opening = f"with {torch_name}(device_type={device}, dtype={dtype}):"
+    rewrite.put_statements(wrapped[0], f"{opening}\n{textwrap.indent(inside, '    ')}")
     for each in wrapped[1:]:
         rewrite.remove(each)
+
+
+def _steps(statement: cst.CSTNode) -> bool:
+    """Tell whether a statement does a part of the update that autocast must not hold."""
+    calls = (method_call(node) for node in walk(statement))
+    return any(each is not None and each[1] in {"step", "zero_grad", "backward"} for each in calls)
+
+
+def _gives(statement: cst.CSTNode, name: str) -> bool:
+    """Tell whether a statement gives a name, or an attribute like ``self.loss``, its value."""
+    if "." not in name:
+        return binds(statement, name)
+    return any(
+        dotted(node) == name
+        for target in walk(statement)
+        if isinstance(target, cst.AssignTarget)
+        for node in walk(target)
+    )
 
 
 def _with_comments(source: Source, statement: cst.CSTNode, number: int) -> str:

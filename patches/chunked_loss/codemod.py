@@ -9,7 +9,8 @@ import libcst as cst
 from infrarsi.propose.flow import binds, read_later, reads, stores
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Repository, passed
-from infrarsi.propose.source import Rewrite, Source, literal, read_sources, sole, text_of, walk
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import Source, literal, read_sources, sole, text_of, walk
 
 from .helper import loss_call
 from .sites import Head, Site, loss_sites, read_head, read_site

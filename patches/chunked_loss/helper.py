@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infrarsi.propose.source import Rewrite
+from infrarsi.propose.rewrite import Rewrite
 
 from .sites import Site
 

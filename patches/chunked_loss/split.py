@@ -10,7 +10,8 @@ import libcst as cst
 from infrarsi.propose.flow import definition, read_later
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Class, Repository
-from infrarsi.propose.source import Rewrite, dotted, text_of, walk
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import dotted, text_of, walk
 from infrarsi.propose.training import root_models
 
 from .helper import loss_call
@@ -140,8 +141,8 @@ def _use(rewrite: Rewrite, site: Site) -> None:
 
 
 def _arguments(site: Site, call: cst.Call) -> str:
-    given = "".join(
-        f"{each.star}{each.keyword.value + '=' if each.keyword else ''}{site.source.code(each.value)}, "
-        for each in call.args
-    )
+    given = ""
+    for each in call.args:
+        name = f"{each.keyword.value}=" if each.keyword else ""
+        given += f"{each.star}{name}{site.source.code(each.value)}, "
     return given

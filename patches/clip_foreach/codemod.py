@@ -8,8 +8,8 @@ import libcst as cst
 
 from infrarsi.propose.flow import loads, reads, stores
 from infrarsi.propose.recipe import DoesNotApply
+from infrarsi.propose.rewrite import Rewrite
 from infrarsi.propose.source import (
-    Rewrite,
     Source,
     argument,
     keywords,

@@ -9,13 +9,15 @@ import libcst as cst
 
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Repository
-from infrarsi.propose.source import Rewrite, dotted, read_sources
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import Source, dotted, method_call, read_sources
 from infrarsi.propose.training import (
     Build,
     after_branches,
     backward_calls,
     last_rebinding,
     model_builds,
+    root_models,
     training_functions,
 )
 
@@ -29,8 +31,7 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
     repository = Repository(read)
     for source in read:
         for call in source.every(cst.Call):
-            full = source.qualified(call.func) or ""
-            if full == "torch.compile" or full.endswith(".compile") and not full.startswith("re."):
+            if _compiles(repository, source, call):
                 raise DoesNotApply(
                     f"{source.path} already decides about compiling, at line {source.line(call)}"
                 )
@@ -45,6 +46,18 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
     rewrite = Rewrite(build.source)
     rewrite.put_after(last_rebinding(build), f"{build.name}.compile()")
     return {build.source.path: rewrite.text()}
+
+
+def _compiles(repository: Repository, source: Source, call: cst.Call) -> bool:
+    """Tell whether a call compiles a model, and not a regular expression or the like."""
+    if source.qualified(call.func) == "torch.compile":
+        return True
+    found = method_call(call)
+    if found is None or found[1] != "compile":
+        return False
+    owner = (dotted(found[0]) or "").rpartition(".")[2]
+    held = {name for cls in root_models(repository) for name in repository.holders(cls.name)}
+    return owner in held or (found[0].deep_equals(cst.Name("self")) and not call.args)
 
 
 def _trained(repository: Repository) -> Build:
@@ -65,9 +78,10 @@ def _trained(repository: Repository) -> Build:
     if len(builds) > 1 and len(same) == 1:
         return after_branches(builds)
     if len(builds) != 1:
+        shown = ", ".join(sorted(names)) or "none trained here"
         raise DoesNotApply(
-            f"{len(builds)} statements build models ({', '.join(sorted(names)) or 'none trained here'}); "
-            "which of them is trained is not certain"
+            f"{len(builds)} statements build models ({shown}); which of them is trained is "
+            "not certain"
         )
     return builds[0]
 

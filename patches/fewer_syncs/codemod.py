@@ -8,7 +8,8 @@ import libcst as cst
 
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Repository
-from infrarsi.propose.source import Rewrite, Source, read_sources, walk
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import Source, read_sources, walk
 from infrarsi.propose.training import training_loops
 
 from .numbers import LoopNumbers

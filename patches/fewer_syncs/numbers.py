@@ -7,16 +7,8 @@ from collections.abc import Iterable
 import libcst as cst
 
 from infrarsi.propose.flow import loads, reads, stores
-from infrarsi.propose.source import (
-    Rewrite,
-    Source,
-    dotted,
-    literal,
-    method_call,
-    sole,
-    text_of,
-    walk,
-)
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import Source, dotted, literal, method_call, sole, text_of, walk
 from infrarsi.propose.training import backward_calls
 
 _KEEPS = frozenset(
@@ -104,18 +96,20 @@ class LoopNumbers:
     ) -> bool:
         """Tell whether a use comes less often than the reading it waits for."""
         inner = {
-            next(each for each in self.source.ancestors(statement) if isinstance(each, cst.For | cst.While))
+            next(
+                each
+                for each in self.source.ancestors(statement)
+                if isinstance(each, cst.For | cst.While)
+            )
             for statement, _ in taken
-        }  # fmt: skip
+        }
+        # A condition around the reading itself makes the use no rarer than the reading.
+        shared = {each for statement, _ in taken for each in self.source.ancestors(statement)}
         node: cst.CSTNode = use
         for around in self.source.ancestors(use):
             if around in inner:
                 return False
-            if (
-                isinstance(around, cst.If)
-                and node is not around.test
-                and any(each in inner for each in self.source.ancestors(around))
-            ):
+            if isinstance(around, cst.If) and node is not around.test and around not in shared:
                 return True
             if around is self.source.scope(loop):
                 return True

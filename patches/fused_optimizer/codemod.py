@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import libcst as cst
 
 from infrarsi.propose.recipe import DoesNotApply
-from infrarsi.propose.source import Rewrite, Source, keywords, literal, read_sources
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import Source, keywords, literal, read_sources
 
 from .loops import fuse_loop
 

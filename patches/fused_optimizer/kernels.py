@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import permutations, product
+from typing import TypeAlias
 
-Values = Mapping[str, float]
+Values: TypeAlias = Mapping[str, float]
 """The number behind each expression, by its text; literals stand under their own text."""
+Roles: TypeAlias = Mapping[str, str]
+"""The expression that plays each role of a formula."""
+Formula: TypeAlias = Callable[[Roles, Values, Values], float]
+"""What a number becomes, from the roles, and the numbers before and after."""
 
 
 @dataclass(frozen=True)
@@ -38,124 +43,117 @@ def find_match(
     ``counts`` what may be the number of the update, ``scalars`` everything else.
     """
     search = _Search(runs, scalars, counts)
-    for grad in grads:
-        if len(updated) == 3:
-            for parameter in updated:
-                first, second = (each for each in updated if each != parameter)
-                for one, two in ((first, second), (second, first)):
-                    match = search.adam(parameter, grad, one, two)
-                    if match:
-                        return match
-        if len(updated) == 2:
-            for parameter, buffer in (updated, updated[::-1]):
-                match = search.momentum(parameter, grad, buffer)
-                if match:
-                    return match
-        if len(updated) == 1:
-            match = search.descent(updated[0], grad)
-            if match:
-                return match
+    others = {3: ("m", "v"), 2: ("buffer",), 1: ()}.get(len(updated))
+    if others is None:
+        return None
+    find = {2: search.adam, 1: search.momentum, 0: search.descent}[len(others)]
+    for grad, order in product(grads, permutations(updated)):
+        match = find(dict(zip(("g", "p", *others), (grad, *order), strict=True)))
+        if match:
+            return match
     return None
 
 
 @dataclass
 class _Search:
+    """Tries scalars in the roles of a formula until one set agrees with every run."""
+
     runs: Sequence[Run]
     scalars: Sequence[str]
     counts: Sequence[str]
 
-    def adam(self, p: str, g: str, m: str, v: str) -> Match | None:
-        for decay_in_grad in (False, True):
-            decays = self.scalars if decay_in_grad else ["0.0"]
-            for decay, beta1 in product(decays, self.scalars):
-                if not self._holds(m, lambda b: _average(b[m], _decayed(b, g, p, decay), b[beta1])):
-                    continue
-                for beta2 in self.scalars:
-                    if not self._holds(
-                        v, lambda b: _average(b[v], _decayed(b, g, p, decay) ** 2, b[beta2])
-                    ):
-                        continue
-                    found = self._adam_step(p, m, v, beta1, beta2, decay if decay_in_grad else None)
-                    if found:
-                        tensors = {"p": p, "g": g, "m": m, "v": v}
-                        kernel = "_fused_adam_" if decay_in_grad else "_fused_adamw_"
-                        return Match(kernel, tensors, found)
+    def adam(self, tensors: Roles) -> Match | None:
+        for in_grad in (False, True):
+            inside = self.scalars if in_grad else ["0.0"]
+            outside = ["0.0"] if in_grad else self.scalars
+            for one in self._fitting("m", _first_moment, tensors, l2=inside, beta1=self.scalars):
+                for two in self._fitting("v", _second_moment, one, beta2=self.scalars):
+                    for all_ in self._fitting(
+                        "p", _adam_step, two,
+                        step=self.counts, lr=self.scalars, eps=self.scalars, decay=outside,
+                    ):  # fmt: skip
+                        decay = all_["l2"] if in_grad else all_["decay"]
+                        names = ("lr", "beta1", "beta2", "eps", "step")
+                        scalars = {**{each: all_[each] for each in names}, "weight_decay": decay}
+                        kernel = "_fused_adam_" if in_grad else "_fused_adamw_"
+                        return Match(kernel, dict(tensors), scalars)
         return None
 
-    def _adam_step(
-        self, p: str, m: str, v: str, beta1: str, beta2: str, decay_in_grad: str | None
-    ) -> dict[str, str] | None:
-        decays = self.scalars if decay_in_grad is None else ["0.0"]
-        for step, lr, eps, decay in product(self.counts, self.scalars, self.scalars, decays):
-
-            def stepped(before: Values, after: Values) -> float:
-                count = after[step]
-                size = before[lr] / (1 - before[beta1] ** count)
-                root = math.sqrt(after[v]) / math.sqrt(1 - before[beta2] ** count)
-                kept = before[p] * (1 - before[lr] * before[decay])
-                return kept - size * after[m] / (root + before[eps])
-
-            if self._steps(p, stepped):
-                return {
-                    "lr": lr, "beta1": beta1, "beta2": beta2, "eps": eps, "step": step,
-                    "weight_decay": decay if decay_in_grad is None else decay_in_grad,
-                }  # fmt: skip
+    def momentum(self, tensors: Roles) -> Match | None:
+        for one in self._fitting(
+            "buffer", _buffer, tensors,
+            l2=self.scalars, momentum=self.scalars, dampening=["0.0", *self.scalars],
+        ):  # fmt: skip
+            for flag, formula in (("False", _buffer_step), ("True", _nesterov_step)):
+                for all_ in self._fitting("p", formula, one, lr=self.scalars):
+                    return _as_descent(tensors, all_, nesterov=flag)
         return None
 
-    def momentum(self, p: str, g: str, buffer: str) -> Match | None:
-        for decay, rate in product(self.scalars, self.scalars):
-            for damping in dict.fromkeys(["0.0", *self.scalars]):
-                if self._holds(
-                    buffer,
-                    lambda b: b[rate] * b[buffer] + (1 - b[damping]) * _decayed(b, g, p, decay),
+    def descent(self, tensors: Roles) -> Match | None:
+        none = {**tensors, "momentum": "0.0", "dampening": "0.0"}
+        for all_ in self._fitting("p", _plain_step, none, lr=self.scalars, l2=self.scalars):
+            return _as_descent(tensors, all_, nesterov="False")
+        return None
+
+    def _fitting(
+        self, target: str, formula: Formula, known: Roles, **open_: Sequence[str]
+    ) -> Iterator[dict[str, str]]:
+        """Give the choices for open roles under which a formula gives the target's new number."""
+        for chosen in product(*(dict.fromkeys(each) for each in open_.values())):
+            roles = {**known, **dict(zip(open_, chosen, strict=True))}
+            try:
+                if all(
+                    _close(run.after[roles[target]], formula(roles, run.before, run.after))
+                    for run in self.runs
                 ):
-                    found = self._momentum_step(p, g, buffer, decay, rate)
-                    if found:
-                        scalars = {
-                            **found,
-                            "weight_decay": decay,
-                            "momentum": rate,
-                            "dampening": damping,
-                        }
-                        return Match("_fused_sgd_", {"p": p, "g": g, "buffer": buffer}, scalars)
-        return None
-
-    def _momentum_step(
-        self, p: str, g: str, buffer: str, decay: str, rate: str
-    ) -> dict[str, str] | None:
-        for lr in self.scalars:
-            for nesterov in ("False", "True"):
-
-                def stepped(before: Values, after: Values) -> float:
-                    ahead = _decayed(before, g, p, decay) + before[rate] * after[buffer]
-                    return before[p] - before[lr] * (ahead if nesterov == "True" else after[buffer])
-
-                if self._steps(p, stepped):
-                    return {"lr": lr, "nesterov": nesterov}
-        return None
-
-    def descent(self, p: str, g: str) -> Match | None:
-        for lr, decay in product(self.scalars, self.scalars):
-            if self._holds(p, lambda b: b[p] - b[lr] * _decayed(b, g, p, decay)):
-                scalars = {
-                    "lr": lr, "weight_decay": decay, "momentum": "0.0", "dampening": "0.0",
-                    "nesterov": "False",
-                }  # fmt: skip
-                return Match("_fused_sgd_", {"p": p, "g": g}, scalars)
-        return None
-
-    def _holds(self, name: str, formula: Callable[[Values], float]) -> bool:
-        return self._steps(name, lambda before, after: formula(before))
-
-    def _steps(self, name: str, formula: Callable[[Values, Values], float]) -> bool:
-        try:
-            return all(_close(run.after[name], formula(run.before, run.after)) for run in self.runs)
-        except (ArithmeticError, ValueError, TypeError):
-            return False  # these roles do not even give a real number
+                    yield roles
+            except (ArithmeticError, ValueError, TypeError):
+                continue  # these roles do not even give a real number
 
 
-def _decayed(before: Values, g: str, p: str, decay: str) -> float:
-    return before[g] + before[decay] * before[p]
+def _as_descent(tensors: Roles, roles: Roles, *, nesterov: str) -> Match:
+    scalars = {each: roles[each] for each in ("lr", "momentum", "dampening")}
+    return Match(
+        "_fused_sgd_", dict(tensors), {**scalars, "weight_decay": roles["l2"], "nesterov": nesterov}
+    )
+
+
+def _first_moment(roles: Roles, before: Values, after: Values) -> float:
+    return _average(before[roles["m"]], _decayed(roles, before), before[roles["beta1"]])
+
+
+def _second_moment(roles: Roles, before: Values, after: Values) -> float:
+    return _average(before[roles["v"]], _decayed(roles, before) ** 2, before[roles["beta2"]])
+
+
+def _adam_step(roles: Roles, before: Values, after: Values) -> float:
+    count, rate = after[roles["step"]], before[roles["lr"]]
+    size = rate / (1 - before[roles["beta1"]] ** count)
+    root = math.sqrt(after[roles["v"]]) / math.sqrt(1 - before[roles["beta2"]] ** count)
+    kept = before[roles["p"]] * (1 - rate * before[roles["decay"]])
+    return kept - size * after[roles["m"]] / (root + before[roles["eps"]])
+
+
+def _buffer(roles: Roles, before: Values, after: Values) -> float:
+    fresh = (1 - before[roles["dampening"]]) * _decayed(roles, before)
+    return before[roles["momentum"]] * before[roles["buffer"]] + fresh
+
+
+def _buffer_step(roles: Roles, before: Values, after: Values) -> float:
+    return before[roles["p"]] - before[roles["lr"]] * after[roles["buffer"]]
+
+
+def _nesterov_step(roles: Roles, before: Values, after: Values) -> float:
+    ahead = _decayed(roles, before) + before[roles["momentum"]] * after[roles["buffer"]]
+    return before[roles["p"]] - before[roles["lr"]] * ahead
+
+
+def _plain_step(roles: Roles, before: Values, after: Values) -> float:
+    return before[roles["p"]] - before[roles["lr"]] * _decayed(roles, before)
+
+
+def _decayed(roles: Roles, before: Values) -> float:
+    return before[roles["g"]] + before[roles["l2"]] * before[roles["p"]]
 
 
 def _average(old: float, new: float, keep: float) -> float:

@@ -10,7 +10,8 @@ import libcst as cst
 from infrarsi.propose.elementwise import OPERATIONS, Arithmetic, NotElementwise
 from infrarsi.propose.flow import loads, reads, stores
 from infrarsi.propose.recipe import DoesNotApply
-from infrarsi.propose.source import Rewrite, Source, literal, text_of, walk
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import Source, literal, text_of, walk
 
 from .kernels import Match, Run, find_match, switched_off
 
@@ -128,7 +129,8 @@ def _match(source: Source, loop: Loop) -> Match:
     bound = {name.value for name in stores(loop.node)}
     own = {
         key for key in first.drawn
-        if key not in first.updated and bound & {each.value for each in loads(cst.parse_expression(key))}
+        if key not in first.updated
+        and bound & {each.value for each in loads(cst.parse_expression(key))}
     }  # fmt: skip
     grads = sorted(own - set(counts), key=lambda key: (_GRADIENT not in key, key))
     uniform = [key for key in scalars if key not in own]
@@ -161,7 +163,7 @@ def _run(
     names = _count_names(source, loop, counted)
     done = Arithmetic(
         source,
-        random.Random(seed),  # noqa: S311 - test points, not secrets
+        random.Random(seed),
         zeros=zeros,
         counts={key: float(2 + seed % 5) for key in names},
         bound=frozenset(bound),
@@ -208,9 +210,11 @@ def _count_names(source: Source, loop: Loop, counted: set[str]) -> list[str]:
     found = dict.fromkeys(sorted(counted))
     scope = source.scope(loop.node)
     for node in walk(scope):
-        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Power):
-            if isinstance(node.right, cst.Name | cst.Attribute | cst.Subscript):
-                found[text_of(node.right)] = None
+        match node:
+            case cst.BinaryOperation(operator=cst.Power(), right=power) if isinstance(
+                power, cst.Name | cst.Attribute | cst.Subscript
+            ):
+                found[text_of(power)] = None
     return list(found)
 
 

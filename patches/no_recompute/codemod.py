@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import libcst as cst
 
 from infrarsi.propose.recipe import DoesNotApply
-from infrarsi.propose.source import Rewrite, Source, dotted, read_sources, text_of
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import Source, read_sources, text_of
 
 _CHECKPOINT = frozenset(
     {"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint", "checkpoint.checkpoint"}
@@ -71,9 +72,9 @@ def _reason(source: Source, call: cst.Call) -> str | None:
 
 def _direct(call: cst.Call) -> cst.Call:
     function = call.args[0].value
-    if isinstance(function, cst.Lambda) or (dotted(function) is None and not function.lpar):
-        if not isinstance(function, cst.Call | cst.Subscript):
-            function = function.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
+    callable_as_it_is = cst.Name | cst.Attribute | cst.Call | cst.Subscript
+    if not isinstance(function, callable_as_it_is) and not function.lpar:
+        function = function.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
     kept = [
         each for each in call.args[1:]
         if each.keyword is None or each.keyword.value not in _OPTIONS

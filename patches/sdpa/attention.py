@@ -14,14 +14,13 @@ from infrarsi.propose.repository import Repository
 from infrarsi.propose.source import (
     Source,
     argument,
-    keywords,
-    literal,
     method_call,
     text_of,
     walk,
 )
 
-from .masks import MaskProof, Where
+from .fills import Where
+from .masks import MaskProof
 from .numbers import is_number
 from .products import (
     PRODUCTS,
@@ -33,10 +32,10 @@ from .products import (
     negated,
     operands,
     permuted,
+    softmax_input,
     untransposed,
 )
 
-_SOFTMAX = frozenset({"torch.softmax", "torch.nn.functional.softmax", "torch.special.softmax"})
 _CASTS = frozenset({"to", "type_as", "float", "type", "half", "bfloat16", "contiguous"})
 
 
@@ -139,7 +138,7 @@ class AttentionReader:
                 continue
             if not isinstance(node, cst.Call):
                 return None
-            inner = self._softmax(node)
+            inner = softmax_input(self.repository, self.source, node)
             if inner is not None:
                 return None if condition else (inner, at)
             inner = self._dropout(node, condition)
@@ -151,31 +150,6 @@ class AttentionReader:
                 return None
             node = found[0]
         return None
-
-    def _softmax(self, call: cst.Call) -> cst.BaseExpression | None:
-        full = self.source.qualified(call.func) or ""
-        found = method_call(call)
-        module = self.repository.module_kind(self.source, call.func)
-        if full in _SOFTMAX:
-            inner, dim = argument(call, 0, "input"), argument(call, 1, "dim")
-        elif module is not None and module[0] == "torch.nn.Softmax":
-            construction = module[1].node
-            assert isinstance(construction, cst.Call)
-            inner, dim = argument(call, 0), argument(construction, 0, "dim")
-        elif isinstance(call.func, cst.Call) and (
-            self.source.qualified(call.func.func) == "torch.nn.Softmax"
-        ):
-            inner, dim = argument(call, 0), argument(call.func, 0, "dim")
-        elif found is not None and found[1] == "softmax":
-            inner, dim = found[0], argument(call, 0, "dim")
-        else:
-            return None
-        if literal(dim) not in (-1, 3):
-            return None
-        dtype = keywords(call).get("dtype")
-        if dtype is not None and self.source.qualified(dtype) != "torch.float32":
-            raise DoesNotApply(f"the softmax is taken in {text_of(dtype)}")
-        return inner
 
     def _dropout(self, call: cst.Call, condition: str | None) -> cst.BaseExpression | None:
         full = self.source.qualified(call.func) or ""
@@ -323,7 +297,7 @@ class AttentionReader:
         self, scores: cst.BaseExpression, mask: cst.CSTNode, fill: cst.CSTNode, at: cst.CSTNode,
         condition: str | None, *, keep: bool,
     ) -> cst.BaseExpression:  # fmt: skip
-        value = self.proof.low(fill, Where(self.source, at))
+        value = self.proof.fills.low(fill, Where(self.source, at))
         kind = self.proof.kind(mask, Where(self.source, at))
         causal = kind == ("keep" if keep else "drop")
         if value is None:
@@ -391,20 +365,24 @@ class AttentionReader:
         self.found.back = permuted("", plan[3])
 
     def _finish_scale(self) -> None:
-        shapes = {f"{self.found.key}.size(-1)", f"{self.found.key}.shape[-1]",
-                  f"{self.found.query}.size(-1)", f"{self.found.query}.shape[-1]"}  # fmt: skip
         texts = []
         for node, divides, at in self.factor_nodes:
             if not is_number(self.repository, self.source, node, at):
                 raise DoesNotApply(f"the scale {text_of(node)} may be a tensor")
             texts.append(f"1.0 / {self._text(node)}" if divides else self._text(node))
-            root = re.sub(r"^1(\.0)? / ", "", text_of(node))
-            inverse = divides or root != text_of(node)
-            usual = {f"math.sqrt({shape})" for shape in shapes} | {f"{s} ** 0.5" for s in shapes}
-            usual_power = {f"{shape} ** -0.5" for shape in shapes}
-            root_is_usual = root.strip("()") in usual or root in usual
-            self.found.default_scale = (inverse and root_is_usual) or (
-                not divides and text_of(node) in usual_power
-            )
+            self.found.default_scale = self._is_default(node, divides=divides)
         self.found.scale = " * ".join(texts[:1] + [f"({each})" for each in texts[1:]]) or "1.0"
         self.found.default_scale = self.found.default_scale and len(texts) == 1
+
+    def _is_default(self, node: cst.CSTNode, *, divides: bool) -> bool:
+        """Tell whether a factor is one over the root of the head's width, as SDPA's own is."""
+        for side in (self.found.key, self.found.query):
+            for width in (f"{side}.size(-1)", f"{side}.shape[-1]"):
+                roots = (f"math.sqrt({width})", f"{width} ** 0.5")
+                usual = roots if divides else (
+                    *(f"1 / {root}" for root in roots), *(f"1.0 / {root}" for root in roots),
+                    f"1 / ({width} ** 0.5)", f"{width} ** -0.5",
+                )  # fmt: skip
+                if text_of(node) in {text_of(cst.parse_expression(each)) for each in usual}:
+                    return True
+        return False

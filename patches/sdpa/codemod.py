@@ -9,16 +9,8 @@ import libcst as cst
 from infrarsi.propose.flow import binds, in_loop, loads, only_value, reads, stores
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Repository
-from infrarsi.propose.source import (
-    Rewrite,
-    Source,
-    dotted,
-    expression,
-    read_sources,
-    sole,
-    text_of,
-    walk,
-)
+from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.source import Source, dotted, expression, read_sources, sole, text_of, walk
 
 from .attention import Attention, AttentionReader, Mask
 from .products import operands

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 import libcst as cst
 
-from infrarsi.propose.flow import binds, definition, only_value, stores
+from infrarsi.propose.flow import definition, only_value
 from infrarsi.propose.repository import Repository, is_parameter, passed
 from infrarsi.propose.source import Source, argument, dotted, literal, method_call, text_of, walk
+
+from .fills import SAME_CONTENT, Fills, Where
 
 Kind: TypeAlias = Literal[
     "keep", "drop", "upper", "half", "add", "ones", "zeros", "low", "rows", "columns", "index"
@@ -21,22 +22,10 @@ above. ``low``: very negative everywhere. ``index``: 0, 1, 2, ...; ``rows``: the
 column, so that it numbers the rows; ``columns``: as a row."""
 
 _FLIPPED: dict[str, Kind] = {"keep": "drop", "drop": "keep", "ones": "zeros", "zeros": "ones"}
-_SAME_CONTENT = frozenset(
-    {"view", "reshape", "expand", "to", "type", "type_as", "float", "bool", "int", "long", "byte",
-     "half", "bfloat16", "double", "contiguous", "clone", "detach", "cuda", "cpu", "expand_as",
-     "requires_grad_"}
-)  # fmt: skip
+_EVEN: dict[str, Kind] = {
+    "ones": "ones", "ones_like": "ones", "zeros": "zeros", "zeros_like": "zeros"
+}  # fmt: skip
 _FLIPS = frozenset({"logical_not", "bitwise_not"})
-_LOW = -1e4
-"""Scores at or below this weigh nothing beside an unmasked one, in any dtype."""
-
-
-@dataclass(frozen=True)
-class Where:
-    """The file and the statement in which an expression is read."""
-
-    source: Source
-    statement: cst.CSTNode
 
 
 class MaskProof:
@@ -44,6 +33,7 @@ class MaskProof:
 
     def __init__(self, repository: Repository) -> None:
         self.repository = repository
+        self.fills = Fills(repository)
 
     def kind(self, node: cst.CSTNode, where: Where, depth: int = 12) -> Kind | None:
         """Tell what an expression holds, and nothing where that is not certain."""
@@ -171,7 +161,7 @@ class MaskProof:
                 return _FLIPPED.get(self.kind(node.right, where, depth) or "")
             case cst.Multiply():
                 for factor, other in ((node.left, node.right), (node.right, node.left)):
-                    value = self.low(other, where, depth)
+                    value = self.fills.low(other, where, depth)
                     if value is not None and math.isfinite(value):
                         kind = self.kind(factor, where, depth)
                         return "add" if kind == "drop" else "low" if kind == "ones" else None
@@ -236,7 +226,7 @@ class MaskProof:
             return kind if dim == 0 or (dim == 1 and nested) else None
         if method in {"transpose", "t", "mT"}:
             return {"upper": "keep", "keep": "upper"}.get(kind or "")  # type: ignore[return-value]
-        if method in _SAME_CONTENT:
+        if method in SAME_CONTENT:
             return kind
         if method in _FLIPS:
             return _FLIPPED.get(kind or "")
@@ -252,17 +242,15 @@ class MaskProof:
 
     def _made(self, function: str, call: cst.Call, where: Where, depth: int) -> Kind | None:
         first = argument(call, 0, "input")
-        if function in {"ones", "ones_like"}:
-            return "ones"
-        if function in {"zeros", "zeros_like"}:
-            return "zeros"
+        if function in _EVEN:
+            return _EVEN[function]
         if function == "arange":
             return (
                 "index" if len([each for each in call.args if each.keyword is None]) == 1 else None
             )
         if function in {"full", "full_like"}:
             fill = argument(call, 1, "fill_value")
-            if fill is not None and self.low(fill, where, depth) is not None:
+            if fill is not None and self.fills.low(fill, where, depth) is not None:
                 return "low"
             return {1: "ones", 0: "zeros"}.get(literal(fill))  # type: ignore[return-value]
         if first is None:
@@ -289,7 +277,7 @@ class MaskProof:
         if mask is None or value is None:
             return None
         drops = self.kind(mask, where, depth)
-        if drops == "drop" and self.low(value, where, depth) is not None:
+        if drops == "drop" and self.fills.low(value, where, depth) is not None:
             return {"zeros": "add", "keep": "half"}.get(kind or "")  # type: ignore[return-value]
         if (kind, drops) == ("half", "keep") and literal(value) == 0:
             return "add"
@@ -303,7 +291,7 @@ class MaskProof:
         if kind == "drop":
             yes, no = no, yes
         zero = literal(yes) == 0 or self.kind(yes, where, depth) == "zeros"
-        if kind in {"keep", "drop"} and zero and self.low(no, where, depth) is not None:
+        if kind in {"keep", "drop"} and zero and self.fills.low(no, where, depth) is not None:
             return "add"
         return None
 
@@ -317,57 +305,6 @@ class MaskProof:
                         return None
                     kinds.add(self.kind(node.value, Where(source, source.statement(node)), depth))
         return kinds.pop() if len(kinds) == 1 else None
-
-    def low(self, node: cst.CSTNode, where: Where, depth: int = 6) -> float | None:
-        """Give the value of a very negative number, which may stand in a tensor or a name."""
-        value = self._number(node, where, depth)
-        return value if value is not None and value <= _LOW else None
-
-    def _number(self, node: cst.CSTNode, where: Where, depth: int) -> float | None:
-        if depth == 0:
-            return None
-        plain = literal(node)
-        if isinstance(plain, int | float) and not isinstance(plain, bool):
-            return float(plain)
-        match node:
-            case cst.UnaryOperation(operator=cst.Minus(), expression=inner):
-                value = self._number(inner, where, depth - 1)
-                return None if value is None else -value
-            case cst.Attribute(attr=cst.Name(value="min"), value=cst.Call(func=func)):
-                is_finfo = (where.source.qualified(func) or "").endswith("finfo")
-                return -3.3e38 if is_finfo else None
-            case cst.Name() | cst.Attribute():
-                return self._named_number(node, where, depth - 1)
-            case cst.Call(func=func):
-                return self._called_number(where.source.qualified(func) or "", node, where, depth)
-        return None
-
-    def _called_number(self, full: str, call: cst.Call, where: Where, depth: int) -> float | None:
-        first = argument(call, 0)
-        if full == "float" and isinstance(text := literal(first), str):
-            try:
-                return float(text)
-            except ValueError:
-                return None
-        if full in {"float", "torch.tensor", "torch.as_tensor", "torch.full", "torch.full_like"}:
-            inner = argument(call, 1, "fill_value") if "full" in full else first
-            return None if inner is None else self._number(inner, where, depth - 1)
-        found = method_call(call)
-        if found and found[1] in _SAME_CONTENT:
-            return self._number(found[0], where, depth - 1)
-        return None
-
-    def _named_number(self, node: cst.CSTNode, where: Where, depth: int) -> float | None:
-        full = where.source.qualified(node) or ""
-        if full in {"math.inf", "torch.inf", "numpy.inf"}:
-            return math.inf
-        if full.startswith("self."):
-            owner = self.repository.class_around(where.source, where.statement)
-            spots = self.repository.attribute(owner, full.removeprefix("self.")) if owner else []
-            values = {self._number(each.node, where, depth) for each in spots}
-            return values.pop() if len(values) == 1 else None
-        single = only_value(where.source, full, where.statement) if "." not in full else None
-        return self._number(single[0], Where(where.source, single[1]), depth) if single else None
 
 
 _HARMLESS = frozenset(
@@ -424,15 +361,4 @@ def _index_axis(method: str, call: cst.Call) -> Kind | None:
         return {0: "columns", 1: "rows", -1: "rows", -2: "columns"}.get(values[0])  # type: ignore[return-value]
     if len(values) == 2:
         return "rows" if values[1] == 1 else "columns" if values[0] == 1 else None
-    return None
-
-
-def bound_by_unpacking(source: Source, name: str, at: cst.CSTNode) -> cst.BaseExpression | None:
-    """Give the value whose parts an unpacking in the same function binds to a name."""
-    scope = source.scope(at)
-    for assign in source.every(cst.Assign, scope):
-        for target in assign.targets:
-            if isinstance(target.target, cst.Tuple | cst.List) and binds(target, name):
-                bound = [each for each in stores(scope) if each.value == name]
-                return assign.value if len(bound) == 1 else None
     return None

@@ -6,11 +6,9 @@ import re
 
 import libcst as cst
 
-from infrarsi.propose.flow import only_value
+from infrarsi.propose.flow import binds, only_value, stores
 from infrarsi.propose.repository import Repository
 from infrarsi.propose.source import Source, dotted, literal, method_call, text_of
-
-from .masks import bound_by_unpacking
 
 
 def is_number(
@@ -82,3 +80,14 @@ def _parameter_is_number(source: Source, name: str, at: cst.CSTNode) -> bool:
             # What builds a module is its configuration.
             return function.name.value == "__init__" and annotation is None
     return False
+
+
+def bound_by_unpacking(source: Source, name: str, at: cst.CSTNode) -> cst.BaseExpression | None:
+    """Give the value whose parts an unpacking in the same function binds to a name."""
+    scope = source.scope(at)
+    for assign in source.every(cst.Assign, scope):
+        for target in assign.targets:
+            if isinstance(target.target, cst.Tuple | cst.List) and binds(target, name):
+                bound = [each for each in stores(scope) if each.value == name]
+                return assign.value if len(bound) == 1 else None
+    return None

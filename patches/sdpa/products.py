@@ -7,9 +7,20 @@ import re
 import libcst as cst
 
 from infrarsi.propose.flow import definition
-from infrarsi.propose.source import Source, dotted, literal, method_call, text_of
+from infrarsi.propose.recipe import DoesNotApply
+from infrarsi.propose.repository import Repository
+from infrarsi.propose.source import (
+    Source,
+    argument,
+    dotted,
+    keywords,
+    literal,
+    method_call,
+    text_of,
+)
 
 PRODUCTS = frozenset({"torch.matmul", "torch.bmm"})
+_SOFTMAX = frozenset({"torch.softmax", "torch.nn.functional.softmax", "torch.special.softmax"})
 
 
 def is_atom(node: cst.CSTNode) -> bool:
@@ -19,6 +30,7 @@ def is_atom(node: cst.CSTNode) -> bool:
 
 
 def bracketed(node: cst.BaseExpression) -> cst.BaseExpression:
+    """Put parentheses around what needs them as an operand."""
     if is_atom(node):
         return node
     return node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
@@ -133,9 +145,39 @@ def layout(inner: str, outer: str) -> tuple[list[int], list[int], list[int], lis
 
 
 def permuted(text: str, order: list[int]) -> str:
+    """Give the text of a tensor with its axes in another order."""
     if order == sorted(order):
         return text
     moved = [n for n, place in enumerate(order) if n != place]
     if len(moved) == 2:
         return f"{text}.transpose({moved[0]}, {moved[1]})"
     return f"{text}.permute({', '.join(map(str, order))})"
+
+
+def softmax_input(
+    repository: Repository, source: Source, call: cst.Call
+) -> cst.BaseExpression | None:
+    """Give what a call takes the softmax of, over the last axis."""
+    full = source.qualified(call.func) or ""
+    found = method_call(call)
+    module = repository.module_kind(source, call.func)
+    if full in _SOFTMAX:
+        inner, dim = argument(call, 0, "input"), argument(call, 1, "dim")
+    elif module is not None and module[0] == "torch.nn.Softmax":
+        construction = module[1].node
+        assert isinstance(construction, cst.Call)
+        inner, dim = argument(call, 0), argument(construction, 0, "dim")
+    elif isinstance(call.func, cst.Call) and (
+        source.qualified(call.func.func) == "torch.nn.Softmax"
+    ):
+        inner, dim = argument(call, 0), argument(call.func, 0, "dim")
+    elif found is not None and found[1] == "softmax":
+        inner, dim = found[0], argument(call, 0, "dim")
+    else:
+        return None
+    if literal(dim) not in (-1, 3):
+        return None
+    dtype = keywords(call).get("dtype")
+    if dtype is not None and source.qualified(dtype) != "torch.float32":
+        raise DoesNotApply(f"the softmax is taken in {text_of(dtype)}")
+    return inner

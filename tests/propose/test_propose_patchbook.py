@@ -8,6 +8,7 @@ import yaml
 
 from infrarsi.edits import apply_edits, combine, incompatible_pairs
 from infrarsi.errors import UsageError
+from infrarsi.propose.imports import reachable_files
 from infrarsi.propose.patchbook import default_book, propose_patches, read_recipe
 from infrarsi.records.task import Numerics
 
@@ -143,6 +144,23 @@ def test_a_strange_file_does_not_hide_the_others():
     files = {"old.py": b"print 'python two'\n", "train.py": PROGRAM}
     proposals = propose_patches(files, numerics=Numerics(), book=default_book())
     assert "sdpa" in {patch.name for patch in proposals.patches}
+
+
+def test_only_what_the_entry_imports_is_looked_at():
+    files = {
+        "train.py": PROGRAM + b"\nimport pkg.part\nexec(open('config.py').read())\n",
+        "pkg/part.py": b"from . import deep\n",
+        "pkg/deep.py": b"x = 1\n",
+        "pkg/__init__.py": b"",
+        "config.py": b"lr = 1\n",
+        "bench.py": b"import torch\nmodel = torch.compile(model)\n",
+    }
+    texts = {path: content.decode() for path, content in files.items()}
+    assert reachable_files(texts, "train.py") == set(files) - {"bench.py"}
+    everything = propose_patches(files, numerics=Numerics(), book=default_book())
+    assert "compile_model" in {each.recipe for each in everything.declined}
+    proposals = propose_patches(files, numerics=Numerics(), book=default_book(), entry="train.py")
+    assert "compile_model" in {patch.name for patch in proposals.patches}
 
 
 def test_a_codemod_that_fails_costs_one_idea(tmp_path):
