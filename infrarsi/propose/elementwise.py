@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from infrarsi.propose.flow import only_value, plain_operator
+from infrarsi.propose.flow import loads, only_value, plain_operator
 from infrarsi.propose.source import Source, literal, text_of
 
 
@@ -24,7 +24,7 @@ class NotElementwise(Exception):  # noqa: N818 - an answer, not a defect
 
 _BINARY: dict[type[cst.BaseBinaryOp], Callable[[float, float], float]] = {
     cst.Add: operator.add, cst.Subtract: operator.sub, cst.Multiply: operator.mul,
-    cst.Divide: operator.truediv, cst.Power: operator.pow,
+    cst.Divide: operator.truediv, cst.Power: math.pow,
 }  # fmt: skip
 _COMPARE: dict[type[cst.BaseCompOp], Callable[[float, float], bool]] = {
     cst.Equal: operator.eq, cst.NotEqual: operator.ne, cst.LessThan: operator.lt,
@@ -55,7 +55,7 @@ def _lerp(x: float, end: float, weight: float) -> float:
 
 OPERATIONS: dict[str, Callable[..., float]] = {
     "add": _scaled_add, "sub": _scaled_sub, "mul": operator.mul, "div": operator.truediv,
-    "pow": operator.pow, "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x),
+    "pow": math.pow, "sqrt": math.sqrt, "rsqrt": lambda x: 1 / math.sqrt(x),
     "square": lambda x: x * x, "neg": operator.neg, "abs": abs, "reciprocal": lambda x: 1 / x,
     "addcmul": _addcmul, "addcdiv": _addcdiv, "lerp": _lerp, "copy": lambda x, other: other,
     "sign": lambda x: math.copysign(1.0, x), "multiply": operator.mul,
@@ -189,7 +189,9 @@ class Arithmetic:
         match node:
             case cst.Comparison(left=left, comparisons=[comparison]):
                 compare = _COMPARE.get(type(comparison.operator))
-                if compare is not None:
+                zero = literal(comparison.comparator)
+                # Any other bound might lie beyond every number that is tried.
+                if compare is not None and zero == 0 and zero is not ...:
                     return compare(self.value(left), self.value(comparison.comparator))
             case cst.UnaryOperation(operator=cst.Not(), expression=inner):
                 return not self.value(inner)
@@ -256,6 +258,8 @@ class Arithmetic:
             number = self.counts[key]
         else:
             number = 0.0 if key in self.zeros else self.random.uniform(0.05, 0.95)
+            if self.bound & {name.value for name in loads(node)}:
+                number *= self.random.choice((1, -1))  # tensors hold both signs
         self.drawn[key] = number
         return number
 

@@ -194,7 +194,8 @@ def _transformed(folder: Path, sources: Mapping[str, str]) -> dict[str, str] | s
     # tree surgery raises on it.
     except (
         ParserSyntaxError, CSTValidationError, SyntaxError, RecursionError, LookupError,
-        AttributeError, TypeError, ValueError, AssertionError, ArithmeticError,
+        AttributeError, TypeError, ValueError, AssertionError, ArithmeticError, NameError,
+        RuntimeError,
     ) as error:  # fmt: skip
         return f"the codemod cannot read this code ({type(error).__name__}: {error})"
 

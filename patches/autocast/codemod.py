@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import libcst as cst
 
@@ -31,6 +32,7 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
     held = {name for cls in root_models(repository) for name in repository.holders(cls.name)}
     if not held:
         raise DoesNotApply("no model of the sources' own classes is built in them")
+    helpers = _helpers(repository, held)
     changed, reasons = {}, []
     for source in read:
         rewrite, found = Rewrite(source), 0
@@ -39,7 +41,7 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
             if function is not None and function.name.value == "backward":
                 continue
             try:
-                _wrap(source, rewrite, call, held)
+                _wrap(source, rewrite, call, _Callees(held, helpers))
                 found += 1
             except DoesNotApply as answer:
                 reasons.append(f"{answer.because} ({source.path}, line {source.line(call)})")
@@ -51,7 +53,31 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
     return changed
 
 
-def _wrap(source: Source, rewrite: Rewrite, call: cst.Call, held: set[str]) -> None:
+@dataclass(frozen=True)
+class _Callees:
+    """Names that may hold the model, and names of functions that call it."""
+
+    models: set[str]
+    helpers: set[str]
+
+
+def _helpers(repository: Repository, held: set[str]) -> set[str]:
+    """Give the names of the functions that call the model, directly or through another."""
+    found: set[str] = set()
+    while True:
+        before = len(found)
+        for source in repository.sources:
+            for call in source.every(cst.Call):
+                function = source.nearest(call, cst.FunctionDef)
+                owner = repository.class_around(source, call)
+                inside = owner is not None and repository.is_module(owner)
+                if function is not None and not inside and _callee(call) in held | found:
+                    found.add(function.name.value)
+        if len(found) == before:
+            return found - held
+
+
+def _wrap(source: Source, rewrite: Rewrite, call: cst.Call, callees: _Callees) -> None:
     found = method_call(call)
     assert found is not None
     loss = found[0]
@@ -67,7 +93,7 @@ def _wrap(source: Source, rewrite: Rewrite, call: cst.Call, held: set[str]) -> N
     block = list(source.block(statement))
     end = block.index(statement)
     makers = [n for n in range(end) if any(_gives(block[n], name) for name in names)]
-    forwards = [n for n in range(end) if _calls_model(block[n], held)]
+    forwards = [n for n in range(end) if _calls_model(block[n], callees)]
     if not forwards:
         raise DoesNotApply("the model is not called in the block of the backward pass")
     first = forwards[-1]
@@ -86,7 +112,7 @@ def _wrap(source: Source, rewrite: Rewrite, call: cst.Call, held: set[str]) -> N
     torch_name = rewrite.name_for("torch.autocast")
     dtype = rewrite.name_for("torch.bfloat16")
     inside = "\n".join(_with_comments(source, each, number) for number, each in enumerate(wrapped))
-    device = _device(source, wrapped, held)
+    device = _device(source, wrapped, callees)
     opening = f"with {torch_name}(device_type={device}, dtype={dtype}):"
     rewrite.put_statements(wrapped[0], f"{opening}\n{textwrap.indent(inside, '    ')}")
     for each in wrapped[1:]:
@@ -117,10 +143,11 @@ def _with_comments(source: Source, statement: cst.CSTNode, number: int) -> str:
     return "\n".join([*comments, textwrap.dedent(source.code(statement))])
 
 
-def _calls_model(statement: cst.CSTNode, held: set[str]) -> bool:
+def _calls_model(statement: cst.CSTNode, callees: _Callees) -> bool:
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
-    return any(isinstance(node, cst.Call) and _callee(node) in held for node in walk(statement))
+    wanted = callees.models | callees.helpers
+    return any(isinstance(node, cst.Call) and _callee(node) in wanted for node in walk(statement))
 
 
 def _callee(call: cst.Call) -> str | None:
@@ -130,13 +157,18 @@ def _callee(call: cst.Call) -> str | None:
     return None
 
 
-def _device(source: Source, wrapped: list[cst.CSTNode], held: set[str]) -> str:
-    """Give an expression for the device type: that of what goes into the model."""
-    for statement in wrapped:
-        for node in walk(statement):
-            if isinstance(node, cst.Call) and _callee(node) in held:
-                for each in node.args:
-                    if isinstance(each.value, cst.Name) and not each.star:
-                        return f"{each.value.value}.device.type"
-                return f"next({source.code(node.func)}.parameters()).device.type"
-    raise DoesNotApply("the model is not called")
+def _device(source: Source, wrapped: list[cst.CSTNode], callees: _Callees) -> str:
+    """Give an expression for the device type: of the model's input, or of its parameters."""
+    calls = [node for each in wrapped for node in walk(each) if isinstance(node, cst.Call)]
+    for call in calls:
+        if _callee(call) in callees.models:
+            for each in call.args:
+                if isinstance(each.value, cst.Name) and not each.star:
+                    return f"{each.value.value}.device.type"
+            return f"next({source.code(call.func)}.parameters()).device.type"
+    for call in calls:
+        for each in call.args if _callee(call) in callees.helpers else ():
+            name = dotted(each.value)
+            if name and name.rpartition(".")[2] in callees.models:
+                return f"next({name}.parameters()).device.type"
+    raise DoesNotApply("the device of the model cannot be told where its loss is made")

@@ -35,7 +35,7 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
                 raise DoesNotApply(
                     f"{source.path} already decides about compiling, at line {source.line(call)}"
                 )
-        if "torch.compile" in source.text:
+        if any(source.qualified(node) == "torch.compile" for node in source.every(cst.Attribute)):
             raise DoesNotApply(f"{source.path} already mentions torch.compile")
         for pattern in (_SHARDING, _EXPORTING):
             if match := pattern.search(source.text):

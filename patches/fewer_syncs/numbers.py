@@ -76,12 +76,7 @@ class LoopNumbers:
             statement = self.source.statement(each)
             if statement in own:
                 continue
-            small = sole(statement)
-            if not isinstance(small, cst.Assign) or len(small.targets) != 1:
-                return False
-            if not isinstance(small.targets[0].target, cst.Name):
-                return False
-            begins = literal(small.value)
+            begins = _beginning(sole(statement), each)
             if begins != [] if kind == "list" else not isinstance(begins, int | float):
                 return False
         scope = self.source.scope(loop)
@@ -138,6 +133,18 @@ class LoopNumbers:
                 self.rewrite.replace(around, f"float({self.source.code(around)})")
             else:
                 self.rewrite.replace(use, f"[float(each) for each in {use.value}]")
+
+
+def _beginning(small: cst.CSTNode | None, name: cst.Name) -> object:
+    """Give the literal that an assignment gives a name, alone or in a tuple of as many."""
+    match small:
+        case cst.Assign(targets=[cst.AssignTarget(target=target)], value=value):
+            if target is name:
+                return literal(value)
+            if isinstance(target, cst.Tuple) and isinstance(value, cst.Tuple):
+                pairs = zip(target.elements, value.elements, strict=False)
+                return next((literal(b.value) for a, b in pairs if a.value is name), ...)
+    return ...
 
 
 def _taker(statement: cst.SimpleStatementLine) -> str | None:

@@ -166,7 +166,6 @@ def _close(left: float, right: float) -> bool:
 
 def switched_off(scalars: Sequence[str]) -> Iterator[frozenset[str]]:
     """Give the sets of scalars to be zero in a run: none, and each one alone."""
-    yield frozenset()
-    yield frozenset()
+    yield from [frozenset[str]()] * 8
     for each in scalars:
         yield frozenset({each})

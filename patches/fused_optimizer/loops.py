@@ -16,6 +16,7 @@ from infrarsi.propose.source import Source, literal, text_of, walk
 from .kernels import Match, Run, find_match, switched_off
 
 _GRADIENT = ".grad"
+_ATTEMPTS = 16
 _LISTS = {"p": "params", "g": "grads", "m": "exp_avgs", "v": "exp_avg_sqs", "buffer": "buffers"}
 
 
@@ -124,9 +125,9 @@ def _computes(statement: cst.CSTNode, bound: set[str], made: set[str]) -> bool:
 
 
 def _match(source: Source, loop: Loop) -> Match:
-    first, scalars, counts = _run(source, loop, 0, frozenset())
+    first, scalars, counts = _tried(source, loop, 0, frozenset())
     tensors = sorted(first.updated)
-    bound = {name.value for name in stores(loop.node)}
+    bound = _own_names(loop)
     own = {
         key for key in first.drawn
         if key not in first.updated
@@ -137,14 +138,13 @@ def _match(source: Source, loop: Loop) -> Match:
     runs = []
     for number, zero in enumerate(switched_off(uniform), 1):
         try:
-            done, _, _ = _run(source, loop, number, zero)
+            done, _, _ = _tried(source, loop, number, zero)
         except (ArithmeticError, ValueError):
             continue  # a beta of one, say: the loop itself could not do it
-        runs.append(_as_run(done, scalars))
+        if not done.updated <= first.updated:
+            raise DoesNotApply("what the loop updates depends on its options")
+        runs.append(_as_run(done, [*scalars, *own]))
     wanted = [key for key in tensors if not key.isidentifier() or key in bound]
-    for key in grads:
-        if key in first.changed_in_place:
-            raise DoesNotApply("the loop changes gradients in place")
     match = find_match(runs, grads, wanted, uniform, [*counts, *uniform]) if runs else None
     if match is None:
         raise DoesNotApply(
@@ -154,11 +154,42 @@ def _match(source: Source, loop: Loop) -> Match:
     return match
 
 
+def _tried(
+    source: Source, loop: Loop, number: int, zeros: frozenset[str]
+) -> tuple[Arithmetic, list[str], list[str]]:
+    """Do the arithmetic on the first test points that it can be done on: no root of less than 0."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            return _run(source, loop, number * _ATTEMPTS + attempt, zeros)
+        except (ArithmeticError, ValueError):
+            if attempt == _ATTEMPTS - 1:
+                raise
+    raise AssertionError("unreachable")
+
+
+def _own_names(loop: Loop) -> set[str]:
+    """Give the names that differ from parameter to parameter.
+
+    What the setup takes, always and once, from names that do not differ is left out:
+    ``beta1, beta2 = group["betas"]``.
+    """
+    bound = [name.value for name in stores(loop.node)]
+    own = set(bound)
+    for statement in loop.setup:
+        if not isinstance(statement, cst.SimpleStatementLine):
+            continue
+        targets = {name.value for name in stores(statement)}
+        once = all(bound.count(name) == 1 for name in targets)
+        if once and not own & {name.value for name in loads(statement)}:
+            own -= targets
+    return own
+
+
 def _run(
     source: Source, loop: Loop, seed: int, zeros: frozenset[str]
 ) -> tuple[Arithmetic, list[str], list[str]]:
     """Do the arithmetic once; also give the scalars, and what may count updates."""
-    bound = {name.value for name in stores(loop.node)}
+    bound = _own_names(loop)
     counted = _counted(loop)
     names = _count_names(source, loop, counted)
     done = Arithmetic(
@@ -260,7 +291,7 @@ def _check_uses(source: Source, loop: Loop) -> None:
 def _write(source: Source, rewrite: Rewrite, loop: Loop, match: Match) -> None:
     torch_name = rewrite.name_for("torch.no_grad").removesuffix(".no_grad")
     lists = {role: f"fused_{_LISTS[role]}" for role in match.tensors}
-    bound = {name.value for name in stores(loop.node)}
+    bound = _own_names(loop)
     step = match.scalars.get("step")
     own_step = step is not None and bool(
         bound & {each.value for each in loads(cst.parse_expression(step))}

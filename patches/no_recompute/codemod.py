@@ -8,7 +8,7 @@ import libcst as cst
 
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.rewrite import Rewrite
-from infrarsi.propose.source import Source, read_sources, text_of
+from infrarsi.propose.source import Source, dotted, read_sources, text_of
 
 _CHECKPOINT = frozenset(
     {"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint", "checkpoint.checkpoint"}
@@ -40,6 +40,16 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
                 found += 1
             else:
                 reasons.append(f"{reason} ({source.path}, line {source.line(call)})")
+        for call in source.every(cst.Call):
+            statement = source.parents[source.parents[call]]
+            switches = (dotted(call.func) or "").endswith(".gradient_checkpointing_enable")
+            if switches and isinstance(statement, cst.SimpleStatementLine):
+                flag = _flag(source, call)
+                if flag is None:
+                    rewrite.remove(statement)
+                    found += 1
+                else:
+                    reasons.append(f"{flag} ({source.path}, line {source.line(call)})")
         if found:
             changed[source.path] = rewrite.text()
     if not changed:
@@ -56,6 +66,11 @@ def _reason(source: Source, call: cst.Call) -> str | None:
         return "checkpoint gets its options from a dictionary"
     if "context_fn" in named:
         return "checkpoint chooses which operations to recompute"
+    return _flag(source, call)
+
+
+def _flag(source: Source, call: cst.Call) -> str | None:
+    """Say behind which flag a call stands, if behind any."""
     node: cst.CSTNode = call
     for around in source.ancestors(call):
         if isinstance(around, cst.FunctionDef | cst.ClassDef | cst.Lambda):

@@ -160,6 +160,33 @@ def test_arithmetic_that_no_kernel_does_is_left_alone(declines, old, new):
     declines("fused_optimizer", CLASS.replace(old, new))
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("w -= lr * w.grad", "w -= lr * w.grad.abs()"),
+        ("w -= lr * w.grad", "w -= lr * w.grad.sign()"),
+        ("w -= lr * w.grad", "w -= lr * w.grad.clamp(-1, 1)"),
+        ("w -= lr * w.grad", "w -= self.rates[w] * w.grad"),
+        ("w -= lr * w.grad", "if lr < 100:\n                        w -= lr * w.grad"),
+        ("w -= lr * w.grad", "if w.dim() > 1:\n                        w -= lr * w.grad"),
+        ("w -= lr * w.grad", "rate = lr\n                    if w.dim() > 1:\n                        rate = 2 * lr\n                    w -= rate * w.grad"),
+    ],
+)  # fmt: skip
+def test_steps_that_look_like_descent_for_some_numbers_are_left_alone(declines, old, new):
+    assert old in PLAIN
+    declines("fused_optimizer", PLAIN.replace(old, new))
+
+
+def test_options_fetched_inside_the_loop_are_seen_to_be_the_same_for_all(transform, module):
+    source = CLASS.replace('                beta1, beta2 = group["betas"]\n', "").replace(
+        "                    # lazily\n",
+        '                    beta1, beta2 = group["betas"]\n                    # lazily\n',
+    )
+    after = transform("fused_optimizer", source)
+    assert "beta1=beta1" in after
+    torch.testing.assert_close(_train(module, after), _train(module, source), rtol=1e-5, atol=1e-7)
+
+
 def test_a_value_used_after_the_loop_keeps_the_loop(declines):
     source = CLASS.replace("return loss", "return denom")
     assert "'denom'" in declines("fused_optimizer", source)

@@ -83,6 +83,13 @@ def test_recomputation_that_somebody_chose_stays(declines, old, new, because):
     assert because in declines("no_recompute", CHECKPOINTED.replace(old, new))
 
 
+def test_switching_recomputation_on_is_left_out(transform, declines):
+    source = "model = build()\nmodel.gradient_checkpointing_enable()\nmodel.train()\n"
+    assert transform("no_recompute", source) == "model = build()\nmodel.train()\n"
+    guarded = "model = build()\nif args.save:\n    model.gradient_checkpointing_enable()\n"
+    assert "flag args.save" in declines("no_recompute", guarded)
+
+
 MODEL = """
     import torch
     from torch import nn
@@ -225,7 +232,30 @@ def test_it_does_not_compile_where_it_cannot_tell(declines, old, new, because):
     assert because in declines("compile_model", SCRIPT.replace(old, new))
 
 
-@pytest.mark.parametrize("source", [SCRIPT, GLOBAL, STEP])
+HELPER = (
+    MODEL
+    + """
+    def loss_of(ids, net):
+        logits = net(ids)
+        return F.cross_entropy(logits.flatten(0, 1), ids.flatten())
+
+    def main(updates=4):
+        torch.manual_seed(0)
+        model = Net()
+        opt = torch.optim.SGD(model.parameters(), lr=0.1)
+        found = []
+        for _ in range(updates):
+            opt.zero_grad()
+            loss = loss_of(torch.randint(11, (2, 6)), model)
+            loss.backward()
+            opt.step()
+            found.append(loss.item())
+        return found
+"""
+)
+
+
+@pytest.mark.parametrize("source", [SCRIPT, GLOBAL, STEP, HELPER])
 def test_forward_and_loss_run_under_autocast(transform, module, source):
     after = transform("autocast", source)
     assert "torch.autocast(device_type=" in after

@@ -40,8 +40,7 @@ def main(updates=5):
     torch.manual_seed(0)
     model = Net()
     opt = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    total, seen = 0.0, []
-    total = 0.0
+    seen = []
     for step in range(updates):
         ids = torch.randint(50, (2, 12))
         opt.zero_grad()
@@ -75,14 +74,13 @@ def test_the_book_proposes_patches_that_apply_together_and_train_the_same(module
     files = {"train.py": PROGRAM}
     proposals = propose_patches(files, numerics=Numerics(), book=default_book())
     names = {patch.name for patch in proposals.patches}
-    assert {"sdpa", "fused_optimizer", "chunked_loss", "compile_model"} <= names
+    assert {"sdpa", "fused_optimizer", "chunked_loss", "compile_model", "fewer_syncs"} <= names
     assert all(patch.proposer == "patchbook" for patch in proposals.patches)
-    wanted = [
-        patch
-        for patch in proposals.patches
-        if patch.name in {"sdpa", "fused_optimizer", "chunked_loss"}
-    ]
-    assert incompatible_pairs(files, wanted) == ()
+    wanted = [patch for patch in proposals.patches if patch.name != "compile_model"]
+    # SDPA takes the mask out that the other would cache, and both may define the same helper.
+    assert set(incompatible_pairs(files, wanted)) <= {("cached_mask", "sdpa")}
+    wanted = [patch for patch in wanted if patch.name != "cached_mask"]
+    assert len(wanted) >= 4
     merged = combine(files, wanted)["train.py"].decode()
     before = module(PROGRAM.decode()).main()
     assert module(merged).main() == pytest.approx(before, rel=1e-5)
