@@ -15,6 +15,7 @@ from infrarsi.errors import InfraRSIError, UsageError
 
 if TYPE_CHECKING:
     from infrarsi.records.plan import Budget
+    from infrarsi.stages.workspace import Workspace
 
 app = typer.Typer(
     name="infrarsi",
@@ -116,13 +117,10 @@ def run(
 
     with open_workspace(directory, command="run") as workspace:
         _say_dirty(workspace)
-        plan = workspace.contract.plan
-        budget = _overridden(plan.budget, max_trials=max_trials, max_wall=max_wall)
-        changed = {"budget": budget, "strategy": strategy, "seed": seed}
-        kept = {key: value for key, value in changed.items() if value is not None}
-        workspace.contract = workspace.contract.model_copy(
-            update={"plan": plan.model_validate({**plan.model_dump(), **kept})}
+        budget = _overridden(
+            workspace.contract.plan.budget, max_trials=max_trials, max_wall=max_wall
         )
+        _override(workspace, budget=budget, strategy=strategy, seed=seed)
         with SearchWatcher(workspace, quiet=as_json) as view:
             history = run_search(workspace, view=view)
     if as_json:
@@ -167,6 +165,9 @@ def report(
 def apply(
     directory: Where = Path(),
     revert: Annotated[bool, typer.Option("--revert", help="Take the branch away again.")] = False,
+    blocks: Annotated[
+        int | None, typer.Option(min=2, help="Blocks of four launches; overrides the plan.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Confirm the winner back to back with the reference, and put it on a branch."""
@@ -179,6 +180,8 @@ def apply(
             _say(f"the branch {stage.revert(workspace).branch} is gone")
             return
         _say_dirty(workspace)
+        if blocks is not None:
+            _override(workspace, confirmation_blocks=blocks)
         verdict, promotion = stage.confirm_and_promote(workspace, tell=_say)
     if as_json:
         _print_json({"verdict": verdict, "promotion": promotion})
@@ -230,6 +233,18 @@ def parse_seconds(text: str) -> float:
     if found is None or float(found.group(1)) <= 0:
         raise UsageError(f"{text!r} is not a duration", hint="write it as 90s, 10m or 2h")
     return float(found.group(1)) * {"": 1, "s": 1, "m": 60, "h": 3600}[found.group(2)]
+
+
+def _override(workspace: Workspace, **changed: object) -> None:
+    """Change the plan for this command alone; what is ``None`` stays."""
+    plan = workspace.contract.plan
+    kept = {key: value for key, value in changed.items() if value is not None}
+    try:
+        plan = plan.model_validate({**plan.model_dump(), **kept})
+    except ValueError as error:
+        name = ", ".join(kept)
+        raise UsageError(f"not a plan: {error}", hint=f"correct {name}") from error
+    workspace.contract = workspace.contract.model_copy(update={"plan": plan})
 
 
 def _overridden(budget: Budget, *, max_trials: int | None, max_wall: str | None) -> Budget:

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 class GPTConfig:
     vocab_size: int = 4096
     block_size: int = 512
-    n_layer: int = 20
+    n_layer: int = 28
     n_head: int = 4
     n_embd: int = 64
     dropout: float = 0.0

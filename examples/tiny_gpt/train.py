@@ -25,7 +25,7 @@ def parse_args():
     parser.add_argument("--batch-size", type=int, default=1, help="sequences per micro-batch")
     parser.add_argument("--grad-accum", type=int, default=1, help="micro-batches per update")
     parser.add_argument("--block-size", type=int, default=512)
-    parser.add_argument("--n-layer", type=int, default=20)
+    parser.add_argument("--n-layer", type=int, default=28)
     parser.add_argument("--n-head", type=int, default=4)
     parser.add_argument("--n-embd", type=int, default=64)
     parser.add_argument("--dropout", type=float, default=0.0)

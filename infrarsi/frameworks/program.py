@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Literal
 
 from infrarsi.records.base import Scalar
@@ -23,6 +25,17 @@ class Setting:
     default: Scalar
     style: Literal["space", "presence", "negatable"]
     choices: tuple[Scalar, ...] = ()
+
+
+def entry_script(command: Sequence[str], folder: str) -> str | None:
+    """Give the Python file that a command runs, relative to the root; ``None`` if it names none."""
+    for word in command:
+        if word.endswith(".py"):
+            return str(PurePosixPath(folder) / word)
+    for index, word in enumerate(command[:-1]):
+        if word == "-m":
+            return str(PurePosixPath(folder) / (command[index + 1].replace(".", "/") + ".py"))
+    return None
 
 
 def find_settings(source: str) -> tuple[Setting, ...]:

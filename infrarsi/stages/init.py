@@ -7,14 +7,14 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from infrarsi.edits.surface import within_surface
 from infrarsi.errors import ContractError, ReferenceFailedError, UsageError
 from infrarsi.execute.machine import total_memory
 from infrarsi.execute.repository import Repository, find_repository
 from infrarsi.frameworks.catalogue import draft_knobs
-from infrarsi.frameworks.program import Setting, find_settings
+from infrarsi.frameworks.program import Setting, entry_script, find_settings
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.plan import Contract, Lock, Plan
@@ -185,7 +185,7 @@ def _contract(repository: Repository, start: Path, draft: Draft) -> tuple[Contra
 def _drafted(repository: Repository, start: Path, draft: Draft) -> Contract:
     folder = draft.folder or str(start.resolve().relative_to(repository.root))
     commit = repository.commit()
-    script = _entry_script(draft.command, folder)
+    script = entry_script(draft.command, folder)
     settings: tuple[Setting, ...] = ()
     if script is not None:
         source = repository.read(commit, [script]).get(script)
@@ -212,17 +212,6 @@ def _drafted(repository: Repository, start: Path, draft: Draft) -> Contract:
     )  # fmt: skip
     name = draft.name or re.sub(r"[^A-Za-z0-9._-]+", "-", repository.root.name).strip("-._")
     return Contract(name=name or "training", task=task, plan=Plan())
-
-
-def _entry_script(command: Sequence[str], folder: str) -> str | None:
-    """Give the Python file that the command runs, relative to the root."""
-    for word in command:
-        if word.endswith(".py"):
-            return str(PurePosixPath(folder) / word)
-    for index, word in enumerate(command[:-1]):
-        if word == "-m":
-            return str(PurePosixPath(folder) / (command[index + 1].replace(".", "/") + ".py"))
-    return None
 
 
 def _find_inputs(repository: Repository) -> tuple[str, ...]:

@@ -5,19 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from infrarsi.edits.combine import incompatible_pairs
+from infrarsi.frameworks.program import entry_script
 from infrarsi.propose.patchbook import default_book, propose_patches
 from infrarsi.stages.workspace import Workspace
 
 
 def propose(workspace: Workspace) -> dict[str, Any]:
     """Give the body of the event ``proposed``: patches, what was declined, and conflicts."""
-    contract = workspace.contract
-    files = {
-        path: workspace.sources[path] for path in workspace.editable if path in workspace.sources
-    }
-    if "patchbook" not in contract.plan.proposers:
+    task = workspace.contract.task
+    if "patchbook" not in workspace.contract.plan.proposers:
         return {"patches": [], "declined": [], "incompatible": []}
-    found = propose_patches(files, numerics=contract.task.numerics, book=default_book())
+    files = {path: text for path, text in workspace.sources.items() if path in workspace.editable}
+    scripts = [path for path in workspace.tracked if path.endswith(".py") and path not in files]
+    script = entry_script(task.command, task.folder)
+    found = propose_patches(
+        files,
+        numerics=task.numerics,
+        book=default_book(),
+        readonly=workspace.repository.read(workspace.lock.commit, scripts),
+        entry=script if script in workspace.tracked else None,
+    )
     return {
         "patches": [patch.model_dump(mode="json") for patch in found.patches],
         "declined": [{"name": each.recipe, "because": each.because} for each in found.declined],
