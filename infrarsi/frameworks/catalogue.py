@@ -81,6 +81,8 @@ def _batch_knobs(
     if not all(isinstance(size, int) and size > 0 for size in sizes):
         return (), ()
     product = int(sizes[0] or 0) * int(sizes[1] or 0)
+    if product == 1:
+        return (), ()
     divisors = [n for n in range(1, product + 1) if product % n == 0]
     knobs = tuple(
         Knob(

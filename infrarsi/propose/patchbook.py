@@ -167,6 +167,7 @@ def _answer(
         conflicts=recipe.conflicts,
         log_time=recipe.log_time,
         log_memory=recipe.log_memory,
+        cold_start_s=recipe.cold_start_s,
     )
 
 

@@ -46,6 +46,8 @@ class Patch(Record):
     """Prior on log(update time with it / without it)."""
     log_memory: Effect = Effect()
     """Prior on log(peak memory with it / without it)."""
+    cold_start_s: float = Field(default=0.0, ge=0)
+    """Extra seconds that a launch with it is thought to take before it is steady: compilation."""
 
 
 class Candidate(Record):

@@ -101,6 +101,11 @@ class Evidence(Record):
     malformed: int = 0
     """Lines on the channel that were not events of this schema."""
 
+    @property
+    def tokens_per_update(self) -> int | None:
+        """Input tokens of the first update whose values came; a killed launch loses the last."""
+        return next((row.tokens for row in self.updates if row.tokens is not None), None)
+
     def mark_at(self, update: int) -> MarkSeen | None:
         """Give the mark that stands after an update, if there is one."""
         return next((mark for mark in self.marks if mark.update == update), None)

@@ -21,7 +21,8 @@ _FARTHEST = float(np.log(20))
 class CostModel:
     """Log wall seconds of a trial, linear in knobs and patches (ridge regression).
 
-    A trial that ran out of memory costs what such trials cost, whatever it carried.
+    What a patch is thought to add (``cold_start_s``) is where its slope starts from. A trial
+    that ran out of memory costs what such trials cost, whatever it carried.
     """
 
     def __init__(self, lattice: Lattice, seen: Sequence[tuple[Point, Observation]]) -> None:
@@ -31,10 +32,14 @@ class CostModel:
         num = lattice.num_knobs + lattice.num_patches
         points = np.array([point for point, _ in whole], dtype=np.int64).reshape(len(whole), num)
         design = self._design(points)
-        target = np.array([self._log_ratio(each.cost_s) for _, each in whole])
+        prior = np.zeros(design.shape[1])
+        prior[design.shape[1] - lattice.num_patches :] = [
+            np.log1p(patch.cold_start_s / self._default) for patch in lattice.patches
+        ]
+        target = np.array([self._log_ratio(each.cost_s) for _, each in whole]) - design @ prior
         spread = np.full(design.shape[1], _EFFECT_SD)
         precision = design.T @ design / _NOISE_SD**2 + np.diag(1 / spread**2)
-        self._slopes = np.linalg.solve(precision, design.T @ target / _NOISE_SD**2)
+        self._slopes = prior + np.linalg.solve(precision, design.T @ target / _NOISE_SD**2)
         ooms = [self._log_ratio(each.cost_s) for _, each in seen if each.status == "oom"]
         self._oom = float(np.mean([float(np.log(_OOM_SHARE)), *ooms]))
 

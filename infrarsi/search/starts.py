@@ -61,10 +61,19 @@ def _first_allowed(models: Models, points: Ints) -> Point | None:
 
 
 def _promising_patches(models: Models) -> Ints:
-    """Give the favourable patches together, then fewer and fewer of them."""
+    """Give the favourable patches together, then fewer and fewer of them.
+
+    One whose launch is thought to cost more than twice the reference's is left to a probe: a
+    start should teach about many patches for the price of one launch.
+    """
     lattice = models.lattice
     order = sorted(range(lattice.num_patches), key=lambda i: lattice.patches[i].log_time.mean)
-    favourable = [i for i in order if lattice.patches[i].log_time.mean < 0]
+    affordable = lattice.space.default_cost_s
+    favourable = [
+        i
+        for i in order
+        if lattice.patches[i].log_time.mean < 0 and lattice.patches[i].cold_start_s <= affordable
+    ]
     suspects = models.acceptance.patches_at_fault()
     chosen: list[int] = []
     for i in favourable:

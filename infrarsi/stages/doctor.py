@@ -187,7 +187,7 @@ def _baseline(
     noise_sd, bias = noise_and_bias(times)
     update_s = interval_of_times(times)
     parameters = sum(math.prod(shape) for shape in reference.marks[0].shapes)
-    tokens = reference.updates[-1].tokens
+    tokens = reference.tokens_per_update
     flops = 6.0 * parameters * tokens if parameters and tokens else None
     return Baseline(
         task_digest=task.digest(), machine_digest=machine.digest(),

@@ -60,7 +60,8 @@ class Locked:
 
     def in_words(self) -> list[str]:
         """Say what the rehearsal saw and what was locked."""
-        last, mark = self.evidence.updates[-1], self.evidence.marks[-1]
+        rows = [row for row in self.evidence.updates if row.forwards is not None]
+        last, mark = rows[-1], self.evidence.marks[-1]
         loss = "not seen" if last.loss is None else f"{last.loss:.4f}"
         dtypes = {name: "/".join(sorted(counts)) for name, counts in mark.census.items()}
         peak = self.rehearsal.peak_bytes
@@ -230,7 +231,6 @@ def _completed(
 ) -> Contract:
     """Fill a draft with what the rehearsal showed: tokens, dtypes, and the files that ran."""
     task = contract.task
-    last = evidence.updates[-1]
     census = evidence.marks[-1].census if evidence.marks else {}
     numerics = Numerics(
         parameters=_dtypes(census, "parameters"), gradients=_dtypes(census, "gradients"),
@@ -247,7 +247,9 @@ def _completed(
             "task": task.model_copy(
                 update={
                     "numerics": numerics,
-                    "workload": task.workload.model_copy(update={"tokens_per_update": last.tokens}),
+                    "workload": task.workload.model_copy(
+                        update={"tokens_per_update": evidence.tokens_per_update}
+                    ),
                     "surface": task.surface.model_copy(update={"editable": editable}),
                 }
             )
