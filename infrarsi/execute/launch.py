@@ -265,7 +265,8 @@ class _Watch:
             outcome=outcome, reason=reason[:500], events=b"\n".join(self.channel.lines) + b"\n",
             log=bytes(self.log[-_LOG_BYTES:]), wall_s=wall_s, cpu_s=self.usage.cpu_s,
             peak_data_bytes=self.usage.peak_data_bytes, exit_code=exit_code,
-            last_update=self.channel.last_update, spoke=self.channel.spoke, stray_pids=self.stray_pids,
+            last_update=self.channel.last_update, spoke=self.channel.spoke,
+            stray_pids=self.stray_pids,
         )  # fmt: skip
 
 

@@ -164,23 +164,24 @@ def find_repository(start: Path) -> Repository:
     RepositoryError
         There is none, it is bare, or it has no commit yet.
     """
-    here = Repository(start.resolve())
+    import git
+
     try:
-        root = here.git("rev-parse", "--show-toplevel")
-    except RepositoryError as error:
+        with git.Repo(start.resolve(), search_parent_directories=True) as found:
+            root, has_commit = found.working_tree_dir, found.head.is_valid()
+    except (git.InvalidGitRepositoryError, git.NoSuchPathError):
+        root, has_commit = None, False
+    if root is None:
         raise RepositoryError(
             f"{start.resolve()} is not in a git repository with a working tree",
             hint="run `git init`, add your training code and commit it, then repeat",
-        ) from error
-    repository = Repository(Path(root))
-    try:
-        repository.git("rev-parse", "--verify", "HEAD^{commit}")
-    except RepositoryError as error:
+        )
+    if not has_commit:
         raise RepositoryError(
             "the repository has no commit yet",
             hint="commit your training code (`git add -A && git commit`), then repeat",
-        ) from error
-    return repository
+        )
+    return Repository(Path(root))
 
 
 def _clean_environment() -> dict[str, str]:

@@ -30,7 +30,7 @@ class Plan(Record):
     """Starting configurations explored before the search narrows."""
     confirmation_blocks: int = Field(default=6, ge=2)
     """Randomised ABBA or BAAB blocks of the final confirmation, fixed in advance."""
-    ablation_rounds: int = Field(default=4, ge=2)
+    ablation_rounds: int = Field(default=3, ge=2)
     """Interleaved rounds in which the winner meets itself with each part taken out."""
 
 

@@ -164,8 +164,17 @@ class History:
         return next(waiting, None)
 
     def observations(self) -> list[Observation]:
-        """Give what the search may learn from: the reference first, then each trial."""
-        return [*self._reference_observation(), *map(self._observation, self.screenings)]
+        """Give what the search may learn from: the reference first, then each trial.
+
+        Of the ablation's launches, an out-of-memory is learnt from: it is a lower bound too.
+        """
+        exhausted = [
+            Observation(candidate=trial.candidate, status="oom", cost_s=trial.wall_s)
+            for trial in self.trials_for("ablation")
+            if trial.outcome in {Outcome.OOM, Outcome.AMBIGUOUS_MEMORY}
+        ]
+        screened = map(self._observation, self.screenings)
+        return [*self._reference_observation(), *screened, *exhausted]
 
     def _reference_observation(self) -> list[Observation]:
         if self.baseline is None:

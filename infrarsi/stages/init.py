@@ -30,6 +30,7 @@ _DATA_FOLDER = re.compile(r"data(sets?|_?bin|_?cache)?|inputs?|corpus|corpora")
 _NOT_FOR_PATCHES = re.compile(
     r"(^|[/_])(data(set|loader)?s?|tokeni[sz]er?|eval\w*|prepare\w*|tests?|conftest|setup)([/_.]|$)"
 )
+"""Files that a draft keeps from patches: what feeds or measures the training."""
 
 
 @dataclass(frozen=True)

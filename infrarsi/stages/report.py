@@ -174,9 +174,10 @@ def _arm_times(confirmation: Confirmation, letter: str) -> list[float]:
 
 
 def _trials(defaults: dict[str, Any], history: History) -> Trials:
+    taken_apart = [_ablation_screening(history, t) for t in history.trials_for("ablation")]
     rows = tuple(
         _trial_row(index, screening, defaults, history.baseline)
-        for index, screening in enumerate(history.screenings, start=1)
+        for index, screening in enumerate([*history.screenings, *taken_apart], start=1)
     )
     outcomes = Counter(row.outcome for row in rows)
     verdicts = Counter(row.verdict.value for row in rows if row.verdict)
@@ -185,6 +186,18 @@ def _trials(defaults: dict[str, Any], history: History) -> Trials:
         outcomes=dict(outcomes), verdicts=dict(verdicts),
         failed_share=failed / len(rows) if rows else 0.0, rows=rows,
     )  # fmt: skip
+
+
+def _ablation_screening(history: History, trial: Trial) -> Screening:
+    """Give a launch of the ablation as a trial of the search: it may run out of memory too."""
+    what = "the winner" if trial.arm == "winner" else f"the winner without {trial.arm}"
+    return Screening(
+        trial=trial,
+        reason=f"ablation, round {trial.replicate + 1}: {what}",
+        prediction=None,
+        verdict=None,
+        update_s=history.ablation_s.get(trial.trial_id),
+    )
 
 
 def _trial_row(

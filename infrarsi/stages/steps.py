@@ -129,13 +129,13 @@ def spent_s(history: History) -> float:
 
 
 def _reserved_s(contract: Contract, history: History) -> float:
-    """Give the wall seconds kept back to take the best so far apart: a third at the most."""
+    """Give the wall seconds kept back to take the best so far apart: 45 % at the most."""
     accepted = history.accepted()
     if not accepted:
         return 0.0
     arms = ablation_arms(space_of(contract, history), accepted[0].trial.candidate)
     needed_s = (len(arms) + 1) * contract.plan.ablation_rounds * accepted[0].trial.wall_s
-    return min(needed_s, contract.plan.budget.max_wall_s / 3)
+    return min(needed_s, 0.45 * contract.plan.budget.max_wall_s)
 
 
 def winner_of(contract: Contract, history: History) -> Candidate | None:

@@ -232,3 +232,38 @@ def test_events_are_plain_json():
     world = World(contract(max_trials=3))
     world.run()
     assert all(canonical_json(event.body) for event in world.events)
+
+
+def disturbed(history_world, ruling, layer):
+    """Perform one screening whose verdict has this one reason."""
+    world = history_world
+    world.perform(next_step(world.contract, History.of(world.events)))
+    trial = next_step(world.contract, History.of(world.events)).trial
+    finding = Finding(layer=layer, check="x", reason="the window was disturbed", ruling=ruling)
+    verdict = Verdict(subject="x", kind="screen", ruling=ruling, findings=(finding,), rules=1)
+    world.append("screened", {
+        "trial_id": trial.trial_id, "verdict": verdict.model_dump(mode="json"), "update_s": 0.1,
+    })  # fmt: skip
+    return trial
+
+
+def test_a_disturbed_launch_is_repeated_once():
+    world = World(contract(max_trials=6))
+    trial = disturbed(world, Ruling.INCONCLUSIVE, "timing")
+    again = next_step(world.contract, History.of(world.events))
+    assert again.request.candidate == trial.candidate
+    assert "disturbed" in again.request.remarks["reason"]
+    second = disturbed(world, Ruling.INCONCLUSIVE, "timing")
+    assert second.candidate == trial.candidate
+    third = next_step(world.contract, History.of(world.events))
+    assert third.request.candidate != trial.candidate
+
+
+@pytest.mark.parametrize(
+    ("ruling", "layer"), [(Ruling.FAIL, "timing"), (Ruling.INCONCLUSIVE, "precision")]
+)
+def test_what_another_launch_would_not_settle_is_not_repeated(ruling, layer):
+    world = World(contract(max_trials=6))
+    trial = disturbed(world, ruling, layer)
+    after = next_step(world.contract, History.of(world.events))
+    assert after.request.candidate != trial.candidate
