@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from infrarsi.edits.surface import within_surface
 from infrarsi.errors import ContractError, ReferenceFailedError, UsageError
-from infrarsi.execute.machine import total_memory
+from infrarsi.execute.machine import fingerprint, total_memory
 from infrarsi.execute.repository import Repository, find_repository
+from infrarsi.execute.sandbox import Tier
 from infrarsi.frameworks.catalogue import draft_knobs
 from infrarsi.frameworks.program import Setting, entry_script, find_settings
 from infrarsi.records.candidate import Candidate
@@ -108,6 +110,7 @@ def lock_task(start: Path, draft: Draft) -> Locked:
             trial, evidence = rehearse(workspace)
         if drafted:
             contract = _completed(contract, evidence, repository, lock.commit)
+            contract = _with_memory(contract, draft, evidence)
             lock = _lock(repository, contract)
             write_contract(repository.root / CONTRACT_FILE, contract)
         ledger.append("locked", lock.model_dump(mode="json"))
@@ -197,7 +200,9 @@ def _drafted(repository: Repository, start: Path, draft: Draft) -> Contract:
                 hint="commit the training script, or correct the command",
             )
         settings = find_settings(source.decode("utf-8", "replace"))
-    knobs, constraints = draft_knobs(settings, draft.command, device="cpu")
+    machine = fingerprint(draft.python or sys.executable, Tier.PROCESS_GROUP)
+    device = "cuda" if machine.accelerators else "cpu"
+    knobs, constraints = draft_knobs(settings, draft.command, device=device)
     surface = Surface(
         editable=draft.editable or ("**/*.py",), protected=draft.protected,
         knobs=knobs, constraints=constraints,
@@ -256,6 +261,17 @@ def _completed(
             )
         }
     )
+
+
+def _with_memory(contract: Contract, draft: Draft, evidence: Evidence) -> Contract:
+    """Measure memory on the accelerators where the rehearsal used them, else by process data."""
+    used = any(mark.memory.get("max_allocated", 0) > 0 for mark in evidence.marks)
+    if not used:
+        return contract
+    machine = fingerprint(contract.task.python or sys.executable, Tier.PROCESS_GROUP)
+    smallest = min(gpu.memory_bytes for gpu in machine.accelerators)
+    memory = Memory(capacity_bytes=draft.memory_bytes or smallest, unit="cuda_allocated")
+    return contract.model_copy(update={"task": contract.task.model_copy(update={"memory": memory})})
 
 
 def _dtypes(census: dict[str, dict[str, int]], group: str) -> tuple[str, ...]:
