@@ -16,6 +16,9 @@ from infrarsi.records.report import Part
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Ruling, Verdict
 
+AGAIN = "again, since its launch was disturbed"
+"""How the reason of a repeated screening begins."""
+
 
 @dataclass(frozen=True)
 class Declined:
@@ -36,6 +39,11 @@ class Screening:
     verdict: Verdict | None
     """``None`` where the launch did not get far enough to be judged."""
     update_s: float | None
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether it repeats the screening before it."""
+        return self.reason.startswith(AGAIN)
 
 
 @dataclass(frozen=True)
@@ -173,7 +181,13 @@ class History:
             for trial in self.trials_for("ablation")
             if trial.outcome in {Outcome.OOM, Outcome.AMBIGUOUS_MEMORY}
         ]
-        screened = map(self._observation, self.screenings)
+        # What was launched again since it was disturbed is known by its second launch alone.
+        final = [
+            each
+            for each, after in zip(self.screenings, [*self.screenings[1:], None], strict=True)
+            if after is None or not after.is_repeat
+        ]
+        screened = map(self._observation, final)
         return [*self._reference_observation(), *screened, *exhausted]
 
     def _reference_observation(self) -> list[Observation]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from infrarsi.judge.findings import HICCUPS
 from infrarsi.judge.speedup import ratio_by_round
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.history import Space
@@ -15,11 +16,10 @@ from infrarsi.records.report import Part
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Ruling
 from infrarsi.search import ablation_arms, suggest_next
-from infrarsi.stages.history import History
+from infrarsi.stages.history import AGAIN, History
 from infrarsi.stages.trial import Request
 
 WINNER_ARM = "winner"
-_AGAIN = "again, since its launch was disturbed"
 _REDUCED = "the winner without the parts that add nothing"
 
 
@@ -86,12 +86,14 @@ def _repeat(history: History) -> Launch | None:
     last = history.screenings[-1]
     reasons = last.verdict.reasons if last.verdict else ()
     disturbed = reasons and all(
-        finding.layer == "timing" and finding.ruling is Ruling.INCONCLUSIVE for finding in reasons
+        finding.layer == "timing"
+        and (finding.ruling is Ruling.INCONCLUSIVE or finding.check in HICCUPS)
+        for finding in reasons
     )
-    if not disturbed or last.reason.startswith(_AGAIN):
+    if not disturbed or last.is_repeat:
         return None
     number = len(history.trials_for("screen"))
-    remarks = {"reason": f"{_AGAIN}: {reasons[0].reason}"}
+    remarks = {"reason": f"{AGAIN}: {reasons[0].reason}"}
     return Launch(Request(last.trial.candidate, "screen", replicate=number, remarks=remarks))
 
 

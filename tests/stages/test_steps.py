@@ -234,12 +234,12 @@ def test_events_are_plain_json():
     assert all(canonical_json(event.body) for event in world.events)
 
 
-def disturbed(history_world, ruling, layer):
+def disturbed(history_world, ruling, layer, check="tail"):
     """Perform one screening whose verdict has this one reason."""
     world = history_world
     world.perform(next_step(world.contract, History.of(world.events)))
     trial = next_step(world.contract, History.of(world.events)).trial
-    finding = Finding(layer=layer, check="x", reason="the window was disturbed", ruling=ruling)
+    finding = Finding(layer=layer, check=check, reason="the window was disturbed", ruling=ruling)
     verdict = Verdict(subject="x", kind="screen", ruling=ruling, findings=(finding,), rules=1)
     world.append("screened", {
         "trial_id": trial.trial_id, "verdict": verdict.model_dump(mode="json"), "update_s": 0.1,
@@ -259,11 +259,22 @@ def test_a_disturbed_launch_is_repeated_once():
     assert third.request.candidate != trial.candidate
 
 
-@pytest.mark.parametrize(
-    ("ruling", "layer"), [(Ruling.FAIL, "timing"), (Ruling.INCONCLUSIVE, "precision")]
-)
-def test_what_another_launch_would_not_settle_is_not_repeated(ruling, layer):
+def test_only_the_second_launch_of_a_disturbed_candidate_is_learnt_from():
     world = World(contract(max_trials=6))
-    trial = disturbed(world, ruling, layer)
+    disturbed(world, Ruling.FAIL, "timing")
+    world.perform(next_step(world.contract, History.of(world.events)))
+    world.perform(next_step(world.contract, History.of(world.events)))
+    learnt = History.of(world.events).observations()
+    assert [each.status for each in learnt] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(
+    ("ruling", "layer", "check"),
+    [(Ruling.FAIL, "timing", "flop_floor"), (Ruling.INCONCLUSIVE, "precision", "matmul"),
+     (Ruling.FAIL, "workload", "tail")],
+)  # fmt: skip
+def test_what_another_launch_would_not_settle_is_not_repeated(ruling, layer, check):
+    world = World(contract(max_trials=6))
+    trial = disturbed(world, ruling, layer, check)
     after = next_step(world.contract, History.of(world.events))
     assert after.request.candidate != trial.candidate
