@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any
 
 from infrarsi.records.baseline import Baseline
@@ -184,7 +185,7 @@ class History:
         # What was launched again since it was disturbed is known by its second launch alone.
         final = [
             each
-            for each, after in zip(self.screenings, [*self.screenings[1:], None], strict=True)
+            for each, after in zip_longest(self.screenings, self.screenings[1:])
             if after is None or not after.is_repeat
         ]
         screened = map(self._observation, final)
