@@ -265,7 +265,7 @@ def test_only_the_second_launch_of_a_disturbed_candidate_is_learnt_from():
     world.perform(next_step(world.contract, History.of(world.events)))
     world.perform(next_step(world.contract, History.of(world.events)))
     learnt = History.of(world.events).observations()
-    assert [each.status for each in learnt] == ["ok", "ok"]
+    assert len(learnt) == 2  # the reference, and the candidate once
 
 
 @pytest.mark.parametrize(
