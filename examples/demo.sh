@@ -18,7 +18,7 @@ step python data.py
 step infrarsi init --memory 850MB -- python train.py
 step infrarsi doctor
 step infrarsi run --max-wall 5m
-step infrarsi apply --blocks 4
+step infrarsi apply --blocks 5
 step infrarsi report
 step git log --stat --format='%h %s' main.."$(git branch --list 'infrarsi/*' --format='%(refname:short)')"
 printf '\nThe report: %s\n' "$PWD/.infrarsi/report/report.html"

@@ -32,7 +32,7 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
     held = {name for cls in root_models(repository) for name in repository.holders(cls.name)}
     if not held:
         raise DoesNotApply("no model of the sources' own classes is built in them")
-    helpers = _helpers(repository, held)
+    passing_on = _passing_on(repository, held)
     changed, reasons = {}, []
     for source in read:
         rewrite, found = Rewrite(source), 0
@@ -41,7 +41,7 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
             if function is not None and function.name.value == "backward":
                 continue
             try:
-                _wrap(source, rewrite, call, _Callees(held, helpers))
+                _wrap(source, rewrite, call, _Callees(held, passing_on))
                 found += 1
             except DoesNotApply as answer:
                 reasons.append(f"{answer.because} ({source.path}, line {source.line(call)})")
@@ -58,10 +58,10 @@ class _Callees:
     """Names that may hold the model, and names of functions that call it."""
 
     models: set[str]
-    helpers: set[str]
+    passing_on: set[str]
 
 
-def _helpers(repository: Repository, held: set[str]) -> set[str]:
+def _passing_on(repository: Repository, held: set[str]) -> set[str]:
     """Give the names of the functions that call the model, directly or through another."""
     found: set[str] = set()
     while True:
@@ -146,7 +146,7 @@ def _with_comments(source: Source, statement: cst.CSTNode, number: int) -> str:
 def _calls_model(statement: cst.CSTNode, callees: _Callees) -> bool:
     if not isinstance(statement, cst.SimpleStatementLine):
         return False
-    wanted = callees.models | callees.helpers
+    wanted = callees.models | callees.passing_on
     return any(isinstance(node, cst.Call) and _callee(node) in wanted for node in walk(statement))
 
 
@@ -167,7 +167,7 @@ def _device(source: Source, wrapped: list[cst.CSTNode], callees: _Callees) -> st
                     return f"{each.value.value}.device.type"
             return f"next({source.code(call.func)}.parameters()).device.type"
     for call in calls:
-        for each in call.args if _callee(call) in callees.helpers else ():
+        for each in call.args if _callee(call) in callees.passing_on else ():
             name = dotted(each.value)
             if name and name.rpartition(".")[2] in callees.models:
                 return f"next({name}.parameters()).device.type"

@@ -12,7 +12,7 @@ from infrarsi.propose.repository import Repository, passed
 from infrarsi.propose.rewrite import Rewrite
 from infrarsi.propose.source import Source, literal, read_sources, sole, text_of, walk
 
-from .helper import loss_call
+from .inserted import loss_call
 from .sites import Head, Site, loss_sites, read_head, read_site
 from .split import split_forward
 

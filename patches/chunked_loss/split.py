@@ -14,7 +14,7 @@ from infrarsi.propose.rewrite import Rewrite
 from infrarsi.propose.source import dotted, text_of, walk
 from infrarsi.propose.training import root_models
 
-from .helper import loss_call
+from .inserted import loss_call
 from .sites import Head, Site, read_head
 
 _FLAG = "before_head"
