@@ -67,7 +67,7 @@ def notes(after, **where):
     "open('/tmp/x', 'w').write(s)",
     "open('../contract.yaml', mode='a')",
     "from pathlib import Path\nPath('/etc/x').write_text('y')",
-    "open('/root/x', mode)",
+    "open('/srv/x', mode)",
     "exec(text)",
     "eval(text)",
     "import builtins\nbuiltins.exec(text)",
