@@ -71,8 +71,11 @@ def next_step(contract: Contract, history: History) -> Step | None:
 def space_of(contract: Contract, history: History) -> Space:
     """Give the joint space of a contract's knobs and the proposed patches."""
     surface = contract.task.surface
+    knobs = surface.knobs
+    if "sweep" not in contract.plan.proposers:
+        knobs = tuple(knob.model_copy(update={"values": (knob.default,)}) for knob in knobs)
     return Space(
-        knobs=surface.knobs, constraints=surface.constraints,
+        knobs=knobs, constraints=surface.constraints,
         patches=tuple(history.patches[name] for name in sorted(history.patches)),
         incompatible=history.incompatible, capacity_bytes=contract.task.memory.capacity_bytes,
         default_cost_s=history.baseline.launch_s if history.baseline else 60.0,

@@ -278,3 +278,12 @@ def test_what_another_launch_would_not_settle_is_not_repeated(ruling, layer, che
     trial = disturbed(world, ruling, layer, check)
     after = next_step(world.contract, History.of(world.events))
     assert after.request.candidate != trial.candidate
+
+
+def test_without_the_sweep_knobs_stay_at_their_defaults():
+    plain = contract(max_trials=4)
+    plan = plain.plan.model_copy(update={"proposers": ("patchbook",)})
+    history = World(plain.model_copy(update={"plan": plan})).run()
+    assert history.screenings
+    for each in history.screenings:
+        assert each.trial.candidate.knobs == plain.task.surface.default_knobs()
