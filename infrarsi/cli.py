@@ -110,6 +110,9 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Search launch settings and patches together; the same command resumes."""
+    from rich.console import Console
+
+    from infrarsi.render.live import SearchView
     from infrarsi.stages.run import run_search
     from infrarsi.stages.status import outcome_in_words
     from infrarsi.stages.view import SearchWatcher
@@ -121,8 +124,8 @@ def run(
             workspace.contract.plan.budget, max_trials=max_trials, max_wall=max_wall
         )
         _override(workspace, budget=budget, strategy=strategy, seed=seed)
-        with SearchWatcher(workspace, quiet=as_json) as view:
-            history = run_search(workspace, view=view)
+        with SearchView(Console(stderr=True, quiet=as_json)) as view:
+            history = run_search(workspace, view=SearchWatcher(workspace, view))
     if as_json:
         _print_json({"choice": history.choice, "screened": len(history.screenings)})
     else:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,6 @@ class LaunchPlan:
     cap_bytes: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
-    on_update: Callable[[int], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,6 @@ class _Watch:
         self.usage = Usage()
         self.log = bytearray()
         self.pids: list[int] = []
-        self.seen_update = 0
         self.stray_pids: tuple[int, ...] = ()
 
     def run(self) -> Launch:
@@ -200,7 +198,6 @@ class _Watch:
                     sample_cpu(self.pids, self.usage)
                     next_tree = now + _TREE_S
                 sample_data(self.pids, self.usage)
-                self._tell_progress()
                 if self._has_reached_stop():
                     return "stop"
                 if process.poll() is not None:
@@ -215,11 +212,6 @@ class _Watch:
         return channel.last_values >= self.plan.values_until or (
             channel.last_update >= stop + _VALUES_PATIENCE
         )
-
-    def _tell_progress(self) -> None:
-        if self.plan.on_update is not None and self.channel.last_update != self.seen_update:
-            self.seen_update = self.channel.last_update
-            self.plan.on_update(self.seen_update)
 
     def _read_log(self, stdout: Any) -> bool | None:
         """Take what the program printed; ``None`` once it has closed its output."""

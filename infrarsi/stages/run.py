@@ -19,9 +19,6 @@ class View(Protocol):
     def begin(self, step: Step, history: History) -> None:
         """See that a step begins."""
 
-    def see_update(self, update: int) -> None:
-        """See an update of the launch in flight end."""
-
     def end(self, step: Step, history: History) -> None:
         """See that a step has ended and was folded in."""
 
@@ -50,7 +47,7 @@ def perform(workspace: Workspace, history: History, step: Step, view: View) -> N
     seen = len(workspace.ledger.events)
     match step:
         case Launch(request=request):
-            perform_trial(workspace, request, patches=history.patches, on_update=view.see_update)
+            perform_trial(workspace, request, patches=history.patches)
         case Judge(trial=trial) if trial.purpose == "ablation":
             update_s = measured_update_s(workspace, trial)
             workspace.ledger.append("measured", {"trial_id": trial.trial_id, "update_s": update_s})

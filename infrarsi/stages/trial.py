@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,6 @@ def perform_trial(
     request: Request,
     *,
     patches: Mapping[str, Patch],
-    on_update: Callable[[int], None] | None = None,
 ) -> Trial:
     """Run one launch of a candidate and append how it ended to the ledger.
 
@@ -63,8 +62,6 @@ def perform_trial(
         What to launch, and for what purpose.
     patches
         Every known patch by name; the candidate's are taken from here.
-    on_update
-        Told the number of each update as it ends.
 
     Returns
     -------
@@ -80,7 +77,7 @@ def perform_trial(
     except EditError as error:
         ended = trial.model_copy(update={"outcome": Outcome.REFUSED, "reason": str(error)})
     else:
-        ready = _Ready(request, trial, files, invocation, on_update)
+        ready = _Ready(request, trial, files, invocation)
         ended = _run(workspace, ready)
     workspace.ledger.append("trial_ended", ended.model_dump(mode="json"))
     return ended
@@ -129,7 +126,6 @@ class _Ready:
     trial: Trial
     files: Mapping[str, bytes]
     invocation: Invocation
-    on_update: Callable[[int], None] | None
 
 
 def _run(workspace: Workspace, ready: _Ready) -> Trial:
@@ -203,7 +199,6 @@ def _plan(workspace: Workspace, ready: _Ready, tree: Path, scratch: Path) -> Lau
         cap_bytes=memory.capacity_bytes if capped else None,
         env={**invocation.env, **(request.env or {})},
         unset=invocation.unset,
-        on_update=ready.on_update,
     )
 
 

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from types import TracebackType
-from typing import Self
-
 from infrarsi.render.live import SearchView
 from infrarsi.stages.history import History, Screening
 from infrarsi.stages.report import words_of
@@ -15,27 +10,11 @@ from infrarsi.stages.workspace import Workspace
 
 
 class SearchWatcher:
-    """Shows the steps of a search on standard error, or nothing where it is quiet."""
+    """Shows the steps of a search on a view that is already open."""
 
-    def __init__(self, workspace: Workspace, *, quiet: bool) -> None:
-        from rich.console import Console
-
-        output = open(os.devnull, "w") if quiet else sys.stderr  # noqa: SIM115, PTH123
-        self._workspace = workspace
+    def __init__(self, workspace: Workspace, view: SearchView) -> None:
         self._defaults = workspace.contract.task.surface.default_knobs()
-        self._view = SearchView(Console(file=output, stderr=not quiet))
-
-    def __enter__(self) -> Self:
-        self._view.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._view.__exit__(kind, error, traceback)
+        self._view = view
 
     def begin(self, step: Step, history: History) -> None:
         """Show that a trial runs."""
@@ -50,9 +29,6 @@ class SearchWatcher:
                 self._view.show_note(f"ablation, round {round_}: {what}")
             case Judge() | Choose():
                 pass
-
-    def see_update(self, update: int) -> None:
-        """See an update end; a launch is short, and its end is what is shown."""
 
     def end(self, step: Step, history: History) -> None:
         """Show how a trial ended, and what was chosen."""
