@@ -18,7 +18,7 @@ from infrarsi.judge.workload import judge_presence, judge_workload
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.verdict import Finding, Layer, Verdict
 
-RULES = 1
+RULES = 2
 """Version of the rules. Raise it whenever a stored trial might be judged otherwise."""
 
 _REFERENCE_DRIFT = 1.5
@@ -193,8 +193,13 @@ def _judge_arms(
     least = confirmation.task.objective.least_effect
     mine = _steady(confirmation, winners)
     middle = sum(mine) / len(mine)
+    # A launch cannot know its hidden stop while it starts up, so that the cold start has nothing
+    # to say about it; left in, a loaded machine's start-up noise drowns the slope.
     stops = [
-        (each.facts.stop_update, float(each.series.t_s[each.facts.stop_update - 1]))
+        (
+            each.facts.stop_update,
+            float(each.series.t_s[each.facts.stop_update - 1] - each.series.t_s[0]),
+        )
         for each in winners
         if each.facts.stop_update is not None and each.facts.stop_update <= len(each.series)
     ]

@@ -15,12 +15,13 @@ _LAYER: Layer = "timing"
 
 
 def launch_slope(points: Sequence[tuple[int, float]], *, level: float = 0.95) -> Estimate:
-    """Regress the time of whole launches on their hidden stops: seconds an update.
+    """Regress the time of launches on their hidden stops: seconds an update.
 
     Parameters
     ----------
     points : sequence of (int, float)
-        For each launch its stop update, and the seconds from the launch to the end of it.
+        For each launch its stop update, and the seconds from the end of the first update to
+        the end of the stop update.
     level : float
         Coverage of the two-sided t interval.
 
@@ -37,8 +38,9 @@ def launch_slope(points: Sequence[tuple[int, float]], *, level: float = 0.95) ->
 
     Notes
     -----
-    When not to trust it: stops close together give a wide interval, which contradicts nothing;
-    and a cold start that varies between launches enters the residual.
+    When not to trust it: stops close together give a wide interval, which contradicts nothing.
+    Work done before the first update does not show here; that it does not grow with the
+    updates ahead is what :func:`judge_cold_start` looks at.
     """
     return _regress(points, level=level)
 
@@ -95,7 +97,7 @@ def judge_slope(
             _LAYER, "slope", "the launches had too few different stops for a slope; not compared"
         )
     words = (
-        f"whole launches took {slope.point:.4g} s an update more ({slope.low:.4g} to "
+        f"after the first update, launches took {slope.point:.4g} s an update more ({slope.low:.4g} to "
         f"{slope.high:.4g}), the window says {steady_s:.4g}"
     )
     if slope.low > steady_s * (1 + least_effect):

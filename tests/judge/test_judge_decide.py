@@ -313,3 +313,55 @@ def test_the_speedup_is_of_the_baselines_own_reference(bench):
     quick = baseline_of(bench.bands, update_s=Estimate(low=0.01, point=0.02, high=0.03))
     verdict = judge_confirmation(confirmation_of(bench, baseline=quick))
     assert "reference_rate" in {each.check for each in verdict.reasons}
+
+
+def stopped_at(launch, stop, *, late_s=0.0):
+    """The same launch, stopped at an update, its start-up longer by some seconds."""
+    late = int(late_s * 1e9)
+    rows = tuple(
+        row.model_copy(update={"t_ns": row.t_ns + late}) for row in launch.evidence.updates[:stop]
+    )
+    marks = tuple(
+        mark.model_copy(update={"t_ns": mark.t_ns + late})
+        for mark in launch.evidence.marks
+        if mark.update <= stop
+    )
+    evidence = launch.evidence.model_copy(
+        update={"updates": rows, "marks": marks, "ranks": {0: rows}}
+    )
+    wall_s = rows[-1].t_ns * 1e-9 + 0.5
+    facts = launch.facts.model_copy(update={"stop_update": stop, "wall_s": wall_s})
+    return replace(launch, evidence=evidence, facts=facts)
+
+
+def with_two_stops(case, *, late_s):
+    """Stop every other launch four updates earlier; the later ones start up more slowly."""
+    blocks = tuple(
+        Block(
+            block.order,
+            tuple(
+                stopped_at(each, STOP, late_s=late_s) if i % 2 else stopped_at(each, STOP - 4)
+                for i, each in enumerate(block.launches)
+            ),
+        )
+        for block in case.blocks
+    )
+    return replace(case, blocks=blocks)
+
+
+def slope_of(case):
+    return next(each for each in judge_confirmation(case).findings if each.check == "slope")
+
+
+def test_start_up_that_happens_to_grow_with_the_hidden_stops_is_no_work_put_off(bench):
+    """By chance, on a loaded machine: no launch knows its hidden stop while it starts up."""
+    slope = slope_of(with_two_stops(confirmation_of(bench), late_s=0.5))
+    assert slope.ruling is Ruling.PASS
+    assert "an update more" in slope.reason
+
+
+def test_work_put_off_after_the_window_fails_a_confirmation_by_its_slope(bench):
+    clock = Clock(update_s=0.08, tail_factor=1.5)
+    assert slope_of(with_two_stops(confirmation_of(bench, clock=clock), late_s=0.0)).ruling is (
+        Ruling.FAIL
+    )
