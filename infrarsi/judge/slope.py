@@ -97,8 +97,8 @@ def judge_slope(
             _LAYER, "slope", "the launches had too few different stops for a slope; not compared"
         )
     words = (
-        f"after the first update, launches took {slope.point:.4g} s an update more ({slope.low:.4g} to "
-        f"{slope.high:.4g}), the window says {steady_s:.4g}"
+        f"after the first update, launches took {slope.point:.4g} s an update more "
+        f"({slope.low:.4g} to {slope.high:.4g}), the window says {steady_s:.4g}"
     )
     if slope.low > steady_s * (1 + least_effect):
         return fails(_LAYER, "slope", f"{words}: work is put off until after the window")
