@@ -8,7 +8,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench-witness bench-null bench-handmade clean
+.PHONY: demo test check bench-witness bench-null bench-handmade bench-interpreters bench-examples bench-kills clean
 
 demo: $(READY)
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -31,6 +31,16 @@ bench-null: $(READY)
 
 bench-handmade: $(READY)
 	$(BIN)/python tests/benches/handmade.py
+
+# INTERPRETERS="/opt/venvs/a ~/conda/envs/b": environments that hold torch
+bench-interpreters: $(READY)
+	$(BIN)/python tests/benches/interpreters.py $(INTERPRETERS)
+
+bench-examples: $(READY)
+	$(BIN)/python tests/benches/examples.py
+
+bench-kills: $(READY)
+	$(BIN)/python tests/benches/kills.py
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
