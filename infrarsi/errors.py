@@ -9,6 +9,7 @@
     ├── RejectedError         4   the judge refused
     ├── InconclusiveError     5   the judge could not tell
     ├── LedgerError           6   the ledger was altered, or cannot be written
+    │   └── SpaceError        6   no space left for the ledger, its evidence or a trial
     ├── BusyError             7   another command is at work here
     ├── ReferenceFailedError  8   the reference launch fails, hangs, or shows no update
     └── EditError             9   a patch does not apply
@@ -18,6 +19,7 @@ Exit code 0 is done; 1 is a defect of InfraRSI itself; 130 is Ctrl-C.
 
 from __future__ import annotations
 
+import errno
 from typing import ClassVar
 
 
@@ -65,6 +67,15 @@ class LedgerError(InfraRSIError):
     """The ledger was altered, or it cannot be written."""
 
     exit_code = 6
+
+
+class SpaceError(LedgerError):
+    """There is no space left for the ledger, its evidence or a trial."""
+
+    @staticmethod
+    def explains(error: OSError) -> bool:
+        """Tell whether a failed call says that a disk, a quota or a file's limit is full."""
+        return error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class BusyError(InfraRSIError):

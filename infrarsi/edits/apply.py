@@ -61,7 +61,7 @@ def _edited(path: str, before: bytes | None, edits: list[Edit]) -> bytes:
     spans = sorted(
         (start, start + len(edit.search), edit.replace)
         for edit in dict.fromkeys(edits)
-        for start in (_place(path, text, edit.search),)
+        for start in (_place(path, text, edit),)
     )
     for (_, end, _), (start, _, _) in pairwise(spans):
         if start < end:
@@ -92,12 +92,17 @@ def _created(path: str, before: bytes | None, edits: list[Edit]) -> bytes:
     return contents.pop().encode("utf-8")
 
 
-def _place(path: str, text: str, search: str) -> int:
+def _place(path: str, text: str, edit: Edit) -> int:
     """Find the one place where ``search`` stands; overlapping matches count as two."""
+    search = edit.search
     first = text.find(search)
     if first < 0:
+        done = edit.replace.strip() and edit.replace in text
         raise EditError(
-            f"the search text {_quoted(search)} is not in {path}", hint=_feedback(text, search)
+            f"the search text {_quoted(search)} is not in {path}",
+            hint="The replacement stands there already: leave this edit out."
+            if done
+            else _feedback(text, search),
         )
     second = text.find(search, first + 1)
     if second >= 0:

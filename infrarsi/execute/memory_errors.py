@@ -6,19 +6,25 @@ import re
 from typing import Literal
 
 _SURE = re.compile(
-    r"can't allocate memory|CUDA out of memory|OutOfMemoryError|HIP out of memory|"
+    r"can't allocate memory|CUDA out of memory|CUDA error: out of memory|OutOfMemoryError|"
+    r"HIP out of memory|HIP error: out of memory|cudaErrorMemoryAllocation|"
     r"DefaultCPUAllocator: not enough memory|^MemoryError|XLA.*RESOURCE_EXHAUSTED|"
-    r"torch\.OutOfMemoryError|CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|"
     r"std::bad_alloc|Unable to allocate [\d.]+ [KMGT]i?B",
     re.MULTILINE,
 )
 _PERHAPS = re.compile(
-    r"Cannot allocate memory|CUBLAS_STATUS_NOT_INITIALIZED|CUDNN_STATUS_INTERNAL_ERROR|"
-    r"NCCL.*(unhandled cuda error|Cuda failure.*out of memory|system error)|"
+    r"Cannot allocate memory|"
+    r"CU(?:BLAS|DNN|SOLVER|SPARSE)_STATUS_(?:ALLOC_FAILED|NOT_INITIALIZED|INTERNAL_ERROR)|"
+    r"CUFFT_ALLOC_FAILED|cudaErrorLaunchOutOfResources|"
+    r"NCCL.*(?:unhandled cuda error|out of memory|system error)|nccl(?:UnhandledCuda|System)Error|"
     r"Thread creation failed|can't start new thread|failed to map segment|"
-    r"Resource temporarily unavailable|oom[-_ ]kill",
+    r"Resource temporarily unavailable|oom[-_ ]kill|"
+    r"DataLoader worker .* killed by signal|insufficient shared memory|"
+    r"No space left on device.*(?:/dev/shm|torch_\d+_\d+|shared memory)|"
+    r"(?:/dev/shm|torch_\d+_\d+|shared memory).*No space left on device",
     re.IGNORECASE,
 )
+"""Libraries hide a failed allocation behind these, and say them of other troubles too."""
 
 
 def memory_failure(log: str, *, exit_code: int | None) -> Literal["yes", "no", "ambiguous"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import time
@@ -27,6 +28,9 @@ class Usage:
         return sum(self.cpu_s_by_pid.values())
 
 
+_SET_CHILD_SUBREAPER = 36
+"""Of ``linux/prctl.h``."""
+_GENERATIONS = 50
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -67,17 +71,47 @@ def sample_cpu(pids: list[int], usage: Usage) -> None:
             usage.cpu_s_by_pid[pid] = (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
-def kill_tree(pid: int, *, mark: str) -> list[int]:
-    """Kill a process, all its descendants, and whatever else bears the trial's mark.
+def adopt_orphans() -> frozenset[int]:
+    """Have the kernel make orphans of our descendants our children; give those that we have now.
 
-    Gives the processes that had left the tree, and were found by their mark alone.
+    An orphan that cleared its environment bears no mark; it is known by whose child it became.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    return frozenset(tree_of_process(os.getpid()))
+
+
+def kill_tree(pid: int, *, mark: str, before: frozenset[int] | None = None) -> list[int]:
+    """Kill a process, all its descendants, and whatever else belongs to the trial.
+
+    That is what bears its mark, and what became our child since ``before``. Gives the processes
+    that had left the tree.
     """
     tree = tree_of_process(pid)
     for each in reversed(tree):
         _kill(each)
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    return [each for each in kill_marked(mark) if each not in tree]
+    left = set(kill_marked(mark))
+    if before is not None:
+        left |= _kill_adopted(before | {pid})
+    return sorted(left.difference(tree))
+
+
+def _kill_adopted(before: frozenset[int]) -> set[int]:
+    """Kill and reap what became our child or a descendant of one; give what it was."""
+    found: set[int] = set()
+    for _ in range(_GENERATIONS):  # the children of what is killed become ours in turn
+        adopted = set(tree_of_process(os.getpid())) - before
+        if not adopted:
+            break
+        for each in adopted:
+            _kill(each)
+        for each in adopted:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(each, 0)
+        found |= adopted
+    return found
 
 
 def kill_marked(mark: str, *, patience_s: float = 5.0) -> list[int]:

@@ -7,8 +7,13 @@ import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
-from infrarsi.errors import RepositoryError
+from infrarsi.errors import RepositoryError, SpaceError
+from infrarsi.execute.disk import SPACE_HINT, is_out_of_space
+
+_LARGEST_POINTER = 1024
+"""Bytes: what Git LFS itself takes for a pointer at the most."""
 
 
 class Repository:
@@ -25,7 +30,9 @@ class Repository:
         Raises
         ------
         RepositoryError
-            Git says no; the message is git's own last line.
+            Git says no; the message is git's own.
+        SpaceError
+            There was no space for what git wrote.
         """
         return self._git(*arguments, cwd=cwd, env=env).decode("utf-8", "surrogateescape").strip()
 
@@ -42,21 +49,58 @@ class Repository:
             capture_output=True, check=False,
         )  # fmt: skip
         if done.returncode != 0:
-            said = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-            raise RepositoryError(
-                f"git {arguments[0]} failed: {said[-1]}",
-                hint="see that git works in this repository (`git status`), then repeat",
-            )
+            raise _refusal(arguments[0], done.stderr.decode(errors="replace"))
         return done.stdout
 
     def commit(self) -> str:
         """Give the commit that HEAD stands on, detached or not."""
         return self.git("rev-parse", "HEAD")
 
+    def has_commit(self, commit: str) -> bool:
+        """Tell whether a commit is here."""
+        try:
+            self._git("cat-file", "-e", f"{commit}^{{commit}}")
+        except RepositoryError:
+            return False
+        return True
+
     def tracked(self, commit: str) -> tuple[str, ...]:
-        """Give the paths of all files in a commit, links and submodules included."""
-        listed = self._git("ls-tree", "-r", "-z", "--name-only", commit)
-        return tuple(sorted(_names(listed)))
+        """Give the paths of all files in a commit, links and submodules included.
+
+        Raises
+        ------
+        RepositoryError
+            A name is not UTF-8, so that no contract or ledger could say it.
+        """
+        listed = sorted(_names(self._git("ls-tree", "-r", "-z", "--name-only", commit)))
+        odd = next((name for name in listed if not _is_text(name)), None)
+        if odd is not None:
+            raise RepositoryError(
+                f"the name of the tracked file {os.fsencode(odd)!r} is not UTF-8",
+                hint="rename it with `git mv`, commit, then repeat",
+            )
+        return tuple(listed)
+
+    def gitlinks(self, commit: str) -> dict[str, str]:
+        """Give the commit that each submodule is locked at, by path."""
+        rows = (row.split("\t", 1) for row in _names(self._git("ls-tree", "-r", "-z", commit)))
+        return {path: meta.split()[2] for meta, path in rows if meta.startswith("160000")}
+
+    def symlinks(self, commit: str) -> tuple[str, ...]:
+        """Give the paths of a commit that are symbolic links."""
+        rows = (row.split("\t", 1) for row in _names(self._git("ls-tree", "-r", "-z", commit)))
+        return tuple(path for meta, path in rows if meta.startswith("120000"))
+
+    def lfs_pointers(self, paths: Iterable[str]) -> tuple[str, ...]:
+        """Give those of the paths that are Git LFS pointers on the disk, without their content."""
+        return tuple(path for path in paths if _is_lfs_pointer(self.root / path))
+
+    def outside_the_commit(self, path: str, commit: str) -> Literal["ignored", "untracked"] | None:
+        """Say why a path of the working tree is not in a commit; ``None`` where it is in it."""
+        if self._git("ls-tree", "-r", "-z", "--name-only", commit, "--", path):
+            return None
+        listed = self._git("ls-files", "--others", "--exclude-standard", "-z", "--", path)
+        return "untracked" if listed else "ignored"
 
     def dirty(self) -> tuple[str, ...]:
         """Give the tracked files that differ from HEAD."""
@@ -164,13 +208,22 @@ def find_repository(start: Path) -> Repository:
     RepositoryError
         There is none, it is bare, or it has no commit yet.
     """
-    import git
-
+    try:
+        import git
+    except ImportError as error:
+        raise RepositoryError(
+            "git cannot be started", hint="install git, and see that it is on the PATH"
+        ) from error
     try:
         with git.Repo(start.resolve(), search_parent_directories=True) as found:
-            root, has_commit = found.working_tree_dir, found.head.is_valid()
+            root, has_commit, bare = found.working_tree_dir, found.head.is_valid(), found.bare
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
-        root, has_commit = None, False
+        root, has_commit, bare = None, False, False
+    if bare:
+        raise RepositoryError(
+            f"{start.resolve()} is a bare repository, without a working tree",
+            hint="clone it (`git clone <this folder> <elsewhere>`), and work in the clone",
+        )
     if root is None:
         raise RepositoryError(
             f"{start.resolve()} is not in a git repository with a working tree",
@@ -186,10 +239,50 @@ def find_repository(start: Path) -> Repository:
 
 def _clean_environment() -> dict[str, str]:
     """Give the environment without git's own variables, which would redirect it (inside hooks)."""
-    return {key: value for key, value in os.environ.items() if not key.startswith("GIT_")} | {
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if not key.startswith("GIT_") or key.startswith("GIT_LFS_")
+    }
+    return kept | {
         "GIT_OPTIONAL_LOCKS": "0",
         "LC_ALL": "C",
     }
+
+
+_TELLING = ("fatal:", "error:")
+
+
+def _refusal(verb: str, stderr: str) -> RepositoryError | SpaceError:
+    """Give git's refusal in its own most telling line."""
+    said = stderr.strip().splitlines() or ["no reason given"]
+    line = next((each for each in said if each.startswith(_TELLING)), said[-1])
+    words = f"git {verb} failed: {line}"
+    if is_out_of_space(stderr):
+        return SpaceError(words, hint=SPACE_HINT)
+    hint = "see that git works in this repository (`git status`), then repeat"
+    if "dubious ownership" in stderr:
+        hint = "the repository belongs to another user: run the last line of `git status` there"
+    elif "lfs" in stderr.lower():
+        hint = "install git-lfs and run `git lfs pull`, or set GIT_LFS_SKIP_SMUDGE=1; then repeat"
+    return RepositoryError(words, hint=hint)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _is_lfs_pointer(place: Path) -> bool:
+    try:
+        if place.is_symlink() or not place.is_file() or place.stat().st_size > _LARGEST_POINTER:
+            return False
+        return place.read_bytes().startswith(b"version https://git-lfs.github.com/spec/")
+    except OSError:
+        return False
 
 
 def _names(listed: bytes) -> list[str]:

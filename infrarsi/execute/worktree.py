@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -9,14 +10,22 @@ from pathlib import Path
 
 from infrarsi.errors import EditError
 from infrarsi.execute.repository import Repository
+from infrarsi.execute.submodules import fill_submodules
 
 
 @contextmanager
 def make_worktree(repository: Repository, commit: str, *, place: Path) -> Iterator[Path]:
-    """Check a commit out at a place, detached, and take it away afterwards."""
+    """Check a commit out at a place, detached, its submodules too; take it away afterwards.
+
+    Raises
+    ------
+    RepositoryError
+        Git says no, or a submodule's locked commit is not here.
+    """
     place.parent.mkdir(parents=True, exist_ok=True)
-    repository.git("worktree", "add", "--detach", "--force", str(place), commit)
     try:
+        repository.git("worktree", "add", "--detach", "--force", str(place), commit)
+        fill_submodules(repository, commit, place)
         yield place
     finally:
         remove_worktree(repository, place)
@@ -25,7 +34,7 @@ def make_worktree(repository: Repository, commit: str, *, place: Path) -> Iterat
 def remove_worktree(repository: Repository, place: Path) -> None:
     """Take a worktree away, whatever state it is in."""
     shutil.rmtree(place, ignore_errors=True)
-    repository.git("worktree", "prune", "--expire=now")
+    _forget(repository, [place])
 
 
 def sweep_worktrees(repository: Repository, folder: Path) -> int:
@@ -33,9 +42,32 @@ def sweep_worktrees(repository: Repository, folder: Path) -> int:
     left = [each for each in folder.iterdir() if each.is_dir()] if folder.exists() else []
     for place in left:
         shutil.rmtree(place, ignore_errors=True)
-    if left:
-        repository.git("worktree", "prune", "--expire=now")
+    _forget(repository, left)
     return len(left)
+
+
+def _forget(repository: Repository, places: list[Path]) -> None:
+    """Take away git's record of our worktrees alone.
+
+    ``git worktree prune`` would also forget a worktree of the user's whose disk is not mounted
+    at the moment.
+    """
+    if not places:
+        return
+    ours = {str(place / ".git") for place in places}
+    ours |= {str(place.resolve() / ".git") for place in places}
+    for record in _records(repository):
+        with contextlib.suppress(OSError):
+            if (record / "gitdir").read_text(encoding="utf-8").strip() in ours:
+                shutil.rmtree(record)
+
+
+def _records(repository: Repository) -> list[Path]:
+    folder = Path(repository.git("rev-parse", "--path-format=absolute", "--git-common-dir"))
+    try:
+        return sorted((folder / "worktrees").iterdir())
+    except OSError:
+        return []
 
 
 def write_files(tree: Path, files: Mapping[str, bytes]) -> None:

@@ -40,6 +40,9 @@ class SourceFacts(Record):
     """Processes still alive and files written outside the trial's folders, in words."""
     environment_differences: tuple[str, ...] = ()
     """Variables that differ from the reference launch and that no knob accounts for."""
+    checkout: str | None = None
+    """The user's checkout, from which an uncontained trial must load nothing; contained, its tree
+    stands there."""
 
 
 class LaunchFacts(Record):

@@ -126,6 +126,13 @@ def _judge_leftovers(source: SourceFacts) -> Finding:
 
 
 def _judge_loaded(source: SourceFacts, candidate: Evidence, reference: Evidence) -> Finding:
+    theirs = _of_checkout(source, candidate)
+    if theirs:
+        return fails(
+            _LAYER, "loaded_files",
+            f"modules were loaded from the user's checkout, not from the trial's tree: "
+            f"{_some(theirs)}",
+        )  # fmt: skip
     known = set(reference.loaded_files)
     strange = [file for file in candidate.loaded_files if file not in known]
     outside = [file for file in strange if _inside(file, source.allowed_roots) is None]
@@ -150,6 +157,14 @@ def _judge_loaded(source: SourceFacts, candidate: Evidence, reference: Evidence)
         _LAYER, "loaded_files",
         f"all {len(candidate.loaded_files)} modules came from the trial's tree or the interpreter",
     )  # fmt: skip
+
+
+def _of_checkout(source: SourceFacts, candidate: Evidence) -> list[str]:
+    """Give the loaded files of the checkout that the trial should have had its own copies of."""
+    if source.checkout is None:
+        return []
+    here = [file for file in candidate.loaded_files if _inside(file, (source.checkout,))]
+    return [file for file in here if _inside(file, source.allowed_roots) is None]
 
 
 def _inside(file: str, roots: Sequence[str]) -> str | None:

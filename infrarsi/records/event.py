@@ -8,10 +8,13 @@ from infrarsi.records.base import Record
 
 EventKind: TypeAlias = Literal[
     "locked",
+    "began",
+    "estimated",
     "baseline",
     "trial_started",
     "trial_ended",
     "proposed",
+    "asked",
     "screened",
     "measured",
     "chosen",
@@ -21,11 +24,14 @@ EventKind: TypeAlias = Literal[
     "repaired",
 ]
 
+SCHEMA_VERSION = 2
+"""Of what events say. `store` reads older ones as this one."""
+
 
 class Event(Record):
     """Something that happened, chained to what happened before it."""
 
-    schema_version: int = 1
+    schema_version: int = SCHEMA_VERSION
     seq: int
     """Counting from 0."""
     at: str

@@ -23,6 +23,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     """It never started: the candidate could not be applied."""
     HARNESS_ERROR = "harness_error"
+    """The disk was full: it counts neither for nor against the candidate."""
 
 
 Purpose: TypeAlias = Literal["rehearsal", "baseline", "null", "screen", "ablation", "confirm"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import os
 from pathlib import Path
 
-from infrarsi.errors import LedgerError
+from infrarsi.errors import LedgerError, SpaceError
 
 
 class Artifacts:
@@ -37,8 +38,10 @@ class Artifacts:
                 os.fsync(file.fileno())
             draft.replace(place)
         except OSError as error:
-            draft.unlink(missing_ok=True)
-            raise LedgerError(
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)
+            kind = SpaceError if SpaceError.explains(error) else LedgerError
+            raise kind(
                 f"evidence cannot be written: {error.strerror}",
                 hint=f"free space at {self._folder}, then repeat the command; it resumes",
             ) from error

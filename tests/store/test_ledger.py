@@ -36,8 +36,46 @@ def test_a_torn_last_line_is_cut_off_and_said(tmp_path, kept):
     assert len(read_ledger(tmp_path).events) == 2
     with open_ledger(tmp_path, command="run") as ledger:
         assert [event.kind for event in ledger.events] == ["measured", "measured", "repaired"]
-        assert ledger.events[2].body["torn_bytes"] == len(last[:kept])
+        body = ledger.events[2].body
+        assert body["cut_bytes"] == len(last[:kept])
+        assert (tmp_path / body["kept_as"]).read_bytes() == last[:kept]
+        assert "was cut off" in ledger.repaired
     assert len(read_ledger(tmp_path).events) == 3
+
+
+@pytest.mark.parametrize("last", [b"\0" * 300 + b"\n", b'{"event": {"seq\n'])
+def test_a_last_line_that_is_no_json_was_torn_too(tmp_path, last):
+    """A machine that lost its power can leave zeros, or half of a line and a newline."""
+    write_three(tmp_path)
+    with (tmp_path / "ledger.jsonl").open("ab") as file:
+        file.write(last)
+    assert len(read_ledger(tmp_path).events) == 3
+    with open_ledger(tmp_path, command="run") as ledger:
+        assert ledger.events[3].body == {"cut_bytes": len(last), "kept_as": "ledger.torn.3"}
+    with open_ledger(tmp_path, command="run") as ledger:
+        assert ledger.repaired is None
+        assert len(ledger.events) == 4
+
+
+def test_a_middle_line_that_is_no_json_is_an_alteration(tmp_path):
+    write_three(tmp_path)
+    file = tmp_path / "ledger.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(lines[0] + b"\0" * len(lines[1][1:]) + b"\n" + lines[2])
+    with pytest.raises(LedgerError, match=r"line 2 .* was altered"):
+        read_ledger(tmp_path)
+
+
+def test_a_place_that_cannot_be_written_is_refused_in_words():
+    from pathlib import Path
+
+    with (
+        pytest.raises(LedgerError, match="the ledger cannot be written") as error,
+        open_ledger(Path("/proc/infrarsi"), command="run"),
+    ):
+        pass
+    assert error.value.exit_code == 6
+    assert "permissions" in error.value.hint
 
 
 @pytest.mark.parametrize("line", [0, 1, 2])

@@ -15,7 +15,8 @@ class Config:
     ----------
     text : str
         ``{"schema": 1, "channel": path, "marks": [int], "sketch_seed": int,
-        "sketch_elements": int, "perturb": {"ulps": float, "seed": int} | null}``.
+        "sketch_elements": int, "perturb": {"ulps": float, "seed": int} | null,
+        "moved": [tree, checkout] | null}``.
 
     Raises
     ------
@@ -31,6 +32,7 @@ class Config:
         self.marks = sorted({int(mark) for mark in said.get("marks", [])})
         self.sketch_seed = int(said.get("sketch_seed", 0))
         self.sketch_elements = max(1, int(said.get("sketch_elements", 64)))
+        self.moved = tuple(map(str, said.get("moved") or ()))
         perturb = said.get("perturb") or None
         self.ulps = float(perturb["ulps"]) if perturb else 0.0
         self.perturb_seed = int(perturb["seed"]) if perturb else 0
@@ -96,6 +98,10 @@ def wait_for_torch(text):
         The configuration, as in ``INFRARSI_WITNESS``.
     """
     config = Config(text)
+    if len(config.moved) == 2:
+        from . import moved
+
+        moved.point_at(*config.moved)
     if "torch" in sys.modules:
         place_hooks(config)
     else:

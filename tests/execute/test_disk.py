@@ -1,0 +1,22 @@
+"""Space on the disk is measured as the disk counts it."""
+
+from infrarsi.execute.disk import free_bytes, is_out_of_space, size_of
+
+
+def test_a_folder_takes_what_its_files_take_and_links_count_as_links(tmp_path):
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "a.bin").write_bytes(b"\1" * 100_000)
+    (tmp_path / "b.bin").write_bytes(b"\1" * 50_000)
+    (tmp_path / "link").symlink_to(tmp_path / "b.bin")
+    assert 150_000 <= size_of(tmp_path) <= 200_000
+    assert size_of(tmp_path / "gone") == 0
+
+
+def test_what_is_free_is_told_of_a_place(tmp_path):
+    assert free_bytes(tmp_path) > 0
+
+
+def test_shared_memory_is_no_disk():
+    assert is_out_of_space("OSError: [Errno 28] No space left on device: '/data/x'")
+    assert not is_out_of_space("unable to open shared memory object </torch_1_2>: [Errno 28]")
+    assert not is_out_of_space("all fine")
