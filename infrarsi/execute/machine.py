@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
-import subprocess
 from pathlib import Path
 
 from infrarsi.errors import ReferenceFailedError
-from infrarsi.execute.launch import run_plainly
+from infrarsi.execute.interpreter import ask
 from infrarsi.execute.sandbox import Tier
 from infrarsi.records.machine import Accelerator, Machine
 
 _ASK = """
-import json, platform, sys
 said = {"python": platform.python_version(), "torch": None, "cuda": None, "gpus": []}
 try:
     import torch
-except ImportError:
-    pass
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
 else:
     said["torch"], said["cuda"] = torch.__version__, torch.version.cuda
     for index in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
         gpu = torch.cuda.get_device_properties(index)
-        said["gpus"].append([gpu.name, gpu.total_memory, f"{gpu.major}.{gpu.minor}"])
-print(json.dumps(said))
+        said["gpus"].append([gpu.name, gpu.total_memory, "%d.%d" % (gpu.major, gpu.minor)])
+answer(said)
 """
 
 _PEAK = """
@@ -42,7 +40,7 @@ def once():
     return time.perf_counter() - start
 for _ in range(3):
     once()
-print(2 * n**3 / min(once() for _ in range(12)))
+answer({"flops": 2 * n**3 / min(once() for _ in range(12))})
 """
 
 
@@ -52,9 +50,9 @@ def fingerprint(python: str, tier: Tier) -> Machine:
     Raises
     ------
     ReferenceFailedError
-        The interpreter does not start, or has no torch.
+        The interpreter does not start, or its torch is missing or does not import.
     """
-    said = json.loads(_ask(python, _ASK))
+    said = ask(Path(python), _ASK)
     if said["torch"] is None:
         raise ReferenceFailedError(
             f"the training interpreter {python} has no torch",
@@ -77,29 +75,12 @@ def measure_peak_flops(python: str) -> float:
 
     The best of twelve square products after three to warm up; with accelerators, on the first.
     """
-    return float(_ask(python, _PEAK))
+    return float(ask(Path(python), _PEAK)["flops"])
 
 
 def total_memory() -> int:
     """Give the machine's memory in bytes."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _ask(python: str, script: str) -> str:
-    try:
-        done = run_plainly([python, "-c", script], timeout_s=300)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise ReferenceFailedError(
-            f"the training interpreter {python} does not run: {error}",
-            hint="name the interpreter that trains in the contract (`task.python`)",
-        ) from error
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise ReferenceFailedError(
-            f"the training interpreter {python} fails: {last}",
-            hint="see that `python -c 'import torch'` works with it",
-        )
-    return done.stdout.strip().splitlines()[-1]
 
 
 def _cpu_name() -> str:

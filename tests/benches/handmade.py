@@ -15,8 +15,9 @@ import tempfile
 from pathlib import Path
 
 from infrarsi import witness
+from infrarsi.execute.interpreter import look
 from infrarsi.execute.launch import LaunchPlan, launch, prepare_scratch
-from infrarsi.execute.sandbox import Room, interpreter_paths
+from infrarsi.execute.sandbox import Room
 from infrarsi.judge.speedup import interval_of_times, ratio_by_round
 from infrarsi.judge.timing import steady_update_s
 from infrarsi.records.evidence import read_evidence
@@ -76,7 +77,7 @@ def measure(workspace, tree: Path, argv, env) -> float:
     cache = tree.parent / f"{tree.name}-cache"
     with tempfile.TemporaryDirectory(dir=tree.parent) as scratch:
         room = Room(tree=tree, root=tree, scratch=Path(scratch),
-                    readable=(*interpreter_paths(sys.executable), witness.ENTRY))  # fmt: skip
+                    readable=(*look(Path(sys.executable)).readable(tree), witness.ENTRY))  # fmt: skip
         prepare_scratch(Path(scratch), cache=None)
         (Path(scratch) / "cache").rmdir()
         cache.mkdir(exist_ok=True)

@@ -3,11 +3,13 @@
 import hashlib
 import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
+from infrarsi.execute.interpreter import look
 from infrarsi.execute.launch import LaunchPlan, launch, prepare_scratch
-from infrarsi.execute.sandbox import Room, Tier, interpreter_paths, probe_tier
+from infrarsi.execute.sandbox import Room, Tier, probe_tier
 
 SPEAK = """
 import json, os, socket, sys, time
@@ -51,7 +53,7 @@ def run_program(tmp_path, tier):
         plan = {
             "mark": mark, "argv": (sys.executable, program), "folder": ".", "tier": tier,
             "room": Room(tree=tree, root=root, scratch=scratch,
-                         readable=(*interpreter_paths(sys.executable), witness)),
+                         readable=(*look(Path(sys.executable)).readable(root), witness)),
             "witness": witness, "witness_options": {"schema": 1}, "stop_update": 5,
             "values_until": 5, "deadline_s": 30.0,
         }  # fmt: skip

@@ -93,7 +93,7 @@ class Closing:
     def moved(self):
         """Tell whether a sampled element differs from the last sample (this waits for it)."""
         new = self.sampler.take()
-        return any(not before.equal(after) for before, after in zip(self.sample, new))  # noqa: B905 - Python 3.9
+        return any(not before.equal(after) for before, after in zip(self.sample, new))
 
     def touched(self):
         """Tell, without waiting for a device, whether parameters were written to."""

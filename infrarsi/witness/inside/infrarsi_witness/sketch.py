@@ -62,7 +62,7 @@ class Sampler:
     def encode(self, taken):
         """Give a sample as base64 of little-endian float32, in parameter order."""
         parts = {}
-        for (indices, _), flat in zip(self.groups, taken):  # noqa: B905 - Python 3.9
+        for (indices, _), flat in zip(self.groups, taken):
             values, at = flat.to(device="cpu", dtype=torch.float32).tolist(), 0
             for index in indices:
                 parts[index] = values[at : at + self.counts[index]]
@@ -144,7 +144,7 @@ def distance(new, old):
     if old is None or len(new) != len(old) or not new:
         return None
     total = None
-    for after, before in zip(new, old):  # noqa: B905 - Python 3.9
+    for after, before in zip(new, old):
         if after.shape != before.shape or after.dtype != before.dtype:
             return None
         square = (after - before if after.dtype == torch.float32 else
