@@ -14,7 +14,6 @@ import typer
 from infrarsi.errors import InfraRSIError, UsageError
 
 if TYPE_CHECKING:
-    from infrarsi.records.plan import Budget
     from infrarsi.stages.workspace import Workspace
 
 app = typer.Typer(
@@ -103,33 +102,86 @@ def doctor(
 @app.command()
 def run(
     directory: Where = Path(),
-    max_trials: Annotated[int | None, typer.Option(min=1, help="Overrides the plan.")] = None,
-    max_wall: Annotated[str | None, typer.Option(help="Overrides the plan: 10m, 2h.")] = None,
+    max_trials: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Candidates to screen, repeats included; taking the winner apart comes on top. "
+            "Overrides the plan.",
+        ),
+    ] = None,
+    max_wall: Annotated[
+        str | None,
+        typer.Option(
+            help="Time that this search may be at work, all its runs together, pauses left out: "
+            "10m, 2h. Overrides the plan.",
+        ),
+    ] = None,
+    max_usd: Annotated[
+        float | None,
+        typer.Option(
+            help="US dollars that this search may cost, machine (plan.prices) and language models "
+            "together. Overrides the plan.",
+        ),
+    ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Only say what it is expected to take.")
+    ] = False,
     strategy: Annotated[str | None, typer.Option(help="infrarsi, random, hillclimb, ...")] = None,
     seed: Annotated[int | None, typer.Option(help="Overrides the plan.")] = None,
+    proposers: Annotated[
+        list[str] | None,
+        typer.Option("--proposer", help="patchbook, language, sweep; may be repeated."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="A language model to ask for ideas as well.")
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option(help="openai (or a server that speaks its API), or anthropic.")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="Address of the model's server.")] = None,
+    allow_upload: Annotated[
+        bool, typer.Option("--allow-upload", help="Let source files leave this machine.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search launch settings and patches together; the same command resumes."""
+    """Search launch settings and patches together; the same command resumes.
+
+    No limit is exceeded by more than the trial in flight. Where a search has ended, a larger
+    limit goes on with it, and the same one does nothing.
+    """
     from rich.console import Console
 
     from infrarsi.render.live import SearchView
-    from infrarsi.stages.run import run_search
+    from infrarsi.stages.forecast import forecast_lines
+    from infrarsi.stages.run import expect, run_in_short, run_search
     from infrarsi.stages.status import outcome_in_words
     from infrarsi.stages.view import SearchWatcher
-    from infrarsi.stages.workspace import open_workspace
+    from infrarsi.stages.workspace import open_workspace, read_workspace
 
+    limits = {"max_trials": max_trials, "max_usd": max_usd,
+              "max_wall_s": parse_seconds(max_wall) if max_wall else None}  # fmt: skip
+    if estimate:
+        looked_at = read_workspace(directory)
+        _override(looked_at, limits, strategy=strategy, proposers=proposers or None)
+        forecast = expect(looked_at)
+        if as_json:
+            _print_json(forecast)
+        else:
+            print("\n".join(forecast_lines(forecast)))
+        return
     with open_workspace(directory, command="run") as workspace:
         _say_dirty(workspace)
-        budget = _overridden(
-            workspace.contract.plan.budget, max_trials=max_trials, max_wall=max_wall
-        )
-        _override(workspace, budget=budget, strategy=strategy, seed=seed)
+        language = {"model": model, "provider": provider, "base_url": base_url}
+        _override_language(workspace, language, allow_upload=allow_upload)
+        _override(workspace, limits, strategy=strategy, seed=seed, proposers=proposers or None)
+        seen = workspace.ledger.head
         with SearchView(Console(stderr=True, quiet=as_json)) as view:
             history = run_search(workspace, view=SearchWatcher(workspace, view))
     if as_json:
-        _print_json({"choice": history.choice, "screened": len(history.screenings)})
+        _print_json(run_in_short(workspace.contract.plan, history))
     else:
-        _say(outcome_in_words(workspace, history))
+        _say(outcome_in_words(workspace, history, idle=workspace.ledger.head == seen))
 
 
 @app.command()
@@ -171,11 +223,18 @@ def apply(
     blocks: Annotated[
         int | None, typer.Option(min=2, help="Blocks of four launches; overrides the plan.")
     ] = None,
+    max_wall: Annotated[
+        str | None, typer.Option(help="Time that this confirmation may take: 30m, 2h.")
+    ] = None,
+    max_usd: Annotated[
+        float | None, typer.Option(help="US dollars that this confirmation may cost.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Confirm the winner back to back with the reference, and put it on a branch."""
     from infrarsi.render.console import verdict_lines
     from infrarsi.stages import apply as stage
+    from infrarsi.stages.limits import Limits
     from infrarsi.stages.workspace import open_workspace
 
     with open_workspace(directory, command="apply") as workspace:
@@ -185,7 +244,8 @@ def apply(
         _say_dirty(workspace)
         if blocks is not None:
             _override(workspace, confirmation_blocks=blocks)
-        verdict, promotion = stage.confirm_and_promote(workspace, tell=_say)
+        limits = Limits(parse_seconds(max_wall) if max_wall else None, max_usd)
+        verdict, promotion = stage.confirm_and_promote(workspace, limits=limits, tell=_say)
     if as_json:
         _print_json({"verdict": verdict, "promotion": promotion})
     else:
@@ -238,25 +298,34 @@ def parse_seconds(text: str) -> float:
     return float(found.group(1)) * {"": 1, "s": 1, "m": 60, "h": 3600}[found.group(2)]
 
 
-def _override(workspace: Workspace, **changed: object) -> None:
-    """Change the plan for this command alone; what is ``None`` stays."""
+def _override(
+    workspace: Workspace, limits: dict[str, Any] | None = None, **changed: object
+) -> None:
+    """Change the plan, and the limits of its budget, for this command; what is ``None`` stays."""
     plan = workspace.contract.plan
     kept = {key: value for key, value in changed.items() if value is not None}
+    tighter = {key: value for key, value in (limits or {}).items() if value is not None}
+    if tighter:
+        kept["budget"] = {**plan.budget.model_dump(), **tighter}
     try:
         plan = plan.model_validate({**plan.model_dump(), **kept})
     except ValueError as error:
-        name = ", ".join(kept)
+        name = ", ".join([*(key for key in kept if key != "budget"), *tighter])
         raise UsageError(f"not a plan: {error}", hint=f"correct {name}") from error
     workspace.contract = workspace.contract.model_copy(update={"plan": plan})
 
 
-def _overridden(budget: Budget, *, max_trials: int | None, max_wall: str | None) -> Budget:
-    changed: dict[str, Any] = {}
-    if max_trials is not None:
-        changed["max_trials"] = max_trials
-    if max_wall is not None:
-        changed["max_wall_s"] = parse_seconds(max_wall)
-    return budget.model_copy(update=changed)
+def _override_language(
+    workspace: Workspace, changed: dict[str, str | None], *, allow_upload: bool
+) -> None:
+    """Change how a language model is asked; to name one is to want it asked."""
+    plan = workspace.contract.plan
+    kept: dict[str, Any] = {key: value for key, value in changed.items() if value is not None}
+    proposers = tuple(dict.fromkeys([*plan.proposers, *(["language"] if kept else [])]))
+    if allow_upload:
+        kept["allow_upload"] = True
+    language = {**plan.language.model_dump(), **kept}
+    _override(workspace, language=language, proposers=proposers)
 
 
 def _say(text: str) -> None:
@@ -264,6 +333,8 @@ def _say(text: str) -> None:
 
 
 def _say_dirty(workspace: Any) -> None:
+    for note in workspace.notes:
+        _say(f"note: {note}")
     dirty = workspace.repository.dirty()
     if dirty:
         more = f" and {len(dirty) - 1} more" if len(dirty) > 1 else ""

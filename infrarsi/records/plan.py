@@ -14,16 +14,77 @@ class Budget(Record):
     """What a search may spend."""
 
     max_trials: int = Field(default=40, ge=1)
+    """Candidates that are screened, repeats of a disturbed launch included. Launches that take
+    the winner apart, and the last screening of what is left of it, are not among them."""
     max_wall_s: float = Field(default=3600.0, gt=0)
+    """Seconds of `infrarsi run` by the clock: launches, judging and choosing; pauses between
+    commands do not count."""
+    max_usd: float | None = Field(default=None, gt=0)
+    """US dollars of `infrarsi run`: the machine and the language models. ``None``: no limit."""
     trial_deadline_s: float = Field(default=300.0, gt=0)
     """A launch that has not reached its stop by then is hung, and is killed."""
+
+    def allows_more_than(self, other: Budget) -> bool:
+        """Tell whether any of the limits is larger than another budget's."""
+        dollars = self.max_usd if self.max_usd is not None else float("inf")
+        others = other.max_usd if other.max_usd is not None else float("inf")
+        return (
+            self.max_trials > other.max_trials
+            or self.max_wall_s > other.max_wall_s
+            or dollars > others
+        )
+
+
+class Prices(Record):
+    """What an hour of the machine costs in US dollars. ``None``: not known."""
+
+    usd_per_gpu_hour: float | None = Field(default=None, ge=0)
+    """Of one accelerator; charged for every one that the training interpreter sees."""
+    usd_per_machine_hour: float | None = Field(default=None, ge=0)
+    """Of the whole machine: charged where it has no accelerator, or where theirs has no price."""
+
+    def usd_per_s(self, num_accelerators: int) -> float | None:
+        """Give the price of a second of a machine with so many accelerators."""
+        if num_accelerators and self.usd_per_gpu_hour is not None:
+            return num_accelerators * self.usd_per_gpu_hour / 3600
+        if self.usd_per_machine_hour is not None:
+            return self.usd_per_machine_hour / 3600
+        return None
+
+
+class Language(Record):
+    """The language model that is asked for ideas, and on what terms.
+
+    Keys never stand here: they are read from ``OPENAI_API_KEY`` and ``ANTHROPIC_API_KEY``.
+    """
+
+    provider: Literal["openai", "anthropic"] = "openai"
+    """``openai`` for every server that speaks its API: vLLM, Ollama, llama.cpp."""
+    model: str | None = None
+    base_url: str | None = None
+    """Address of the server. ``None``: the provider's own."""
+    allow_upload: bool = False
+    """Whether source may leave this machine. A server on loopback needs no such consent."""
+    max_calls: int = Field(default=4, ge=1)
+    """Replies in one search; calls that fail are not among them."""
+    timeout_s: float = Field(default=180.0, gt=0)
+    """The longest that one call may take, retries and pauses included."""
+    max_prompt_chars: int = Field(default=120_000, ge=4_000)
+    """Files that do not fit are left out of the prompt, the least relevant first."""
+    max_output_tokens: int = Field(default=12_000, ge=256)
+    """Asked of ``anthropic``, whose API wants to be told."""
+    usd_per_million_input_tokens: float | None = Field(default=None, ge=0)
+    """``None``: the price is not known, and so the dollars of a call are not."""
+    usd_per_million_output_tokens: float | None = Field(default=None, ge=0)
 
 
 class Plan(Record):
     """The free half of a contract."""
 
     budget: Budget = Budget()
-    proposers: tuple[Literal["patchbook", "sweep"], ...] = ("patchbook", "sweep")
+    prices: Prices = Prices()
+    proposers: tuple[Literal["patchbook", "language", "sweep"], ...] = ("patchbook", "sweep")
+    language: Language = Language()
     strategy: Literal["infrarsi", "random", "hillclimb", "configonly"] = "infrarsi"
     seed: int = 0
     starts: int = Field(default=3, ge=1)

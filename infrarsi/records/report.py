@@ -6,6 +6,7 @@ from typing import Literal
 
 from infrarsi.records.base import Record, Scalar
 from infrarsi.records.estimate import Estimate
+from infrarsi.records.forecast import Forecast
 from infrarsi.records.verdict import Finding, Ruling
 
 
@@ -116,17 +117,96 @@ class Confirmed(Record):
     branch: str | None = None
 
 
+class IdeaRow(Record):
+    """One idea of a proposer: what it promised, and what became of it."""
+
+    name: str
+    """``+sdpa`` for a patch; ``recompute=False`` for a setting."""
+    proposer: str
+    kind: Literal["patch", "setting"]
+    summary: str = ""
+    fate: Literal["declined", "untried", "tried", "accepted", "kept"]
+    """``declined``: it could not be tried; ``tried``: never accepted; ``kept``: in the winner."""
+    predicted: float | None = None
+    """Update time with it over without it, on its proposer's word."""
+    measured: float | None = None
+    """The same, by ablation, or by the launch that tried it alone."""
+    because: str = ""
+    """Why it was declined, or not accepted."""
+
+
+class Credit(Record):
+    """What one proposer brought."""
+
+    proposer: str
+    proposed: int | None
+    """Ideas put forward, declined ones too. ``None``: the sweep counts none."""
+    declined: int = 0
+    tried: int
+    accepted: int
+    """Ideas that stood in at least one candidate that the judge let pass."""
+    parts: tuple[str, ...] = ()
+    """What of the winner comes from it."""
+    num_scored: int = 0
+    """Predictions that were measured, alone or by ablation."""
+    rank_correlation: float | None = None
+    """Spearman's, of predicted and measured time ratios."""
+    mean_log_error: float | None = None
+    """Mean of ``|log(predicted / measured)|``."""
+    note: str = ""
+
+
+class LanguageCall(Record):
+    """One call of a language model."""
+
+    index: int
+    provider: str
+    model: str
+    host: str
+    mending: bool = False
+    outcome: str
+    note: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    usd: float | None = None
+    wall_s: float
+    num_ideas: int = 0
+    """Patches and settings that could be tried."""
+    num_declined: int = 0
+    redactions: int = 0
+    """Secrets that were taken out of the prompt."""
+    prompt_digest: str | None = None
+    reply_digest: str | None = None
+    """SHA-256 of the raw reply in the artifact store."""
+
+
 class Cost(Record):
     """What all this cost, failed attempts included."""
 
     wall_s: float
+    """Seconds that our commands were at work: launches, and what lies between them."""
+    overhead_s: float | None = None
+    """Seconds of these outside of launches: worktrees, judging, choosing, waiting for models."""
     cpu_s: float
     gpu_s: float
     by_purpose_s: dict[str, float]
     """Wall seconds of launches by purpose: baseline, null, screen, ablation, confirm."""
     failed_wall_s: float
     dollars: float | None = None
+    """The machine for ``wall_s``, and the language models. ``None``: the machine has no price."""
+    dollars_note: str = ""
+    """What is missing in it, and what to set."""
+    llm_dollars: float | None = None
+    """Of these, the language models. ``None``: not all known, or none was asked."""
     llm_tokens: int = 0
+    expected: Forecast | None = None
+    """What was expected before the search began, or went on under its last budget."""
+    search_wall_s: float | None = None
+    """Seconds that ``infrarsi run`` was at work, to hold against what was expected."""
+    search_dollars: float | None = None
+    """Of the machine in that time."""
+    confirm_wall_s: float | None = None
+    """Seconds that the last ``infrarsi apply`` was at work."""
     break_even_updates: int | None = None
     """Updates of the winner after which the wall time saved has paid for the search."""
     break_even_note: str = ""
@@ -160,6 +240,11 @@ class Report(Record):
     phases: tuple[PhaseTime, ...] = ()
     trials: Trials
     winner: Winner | None = None
+    ideas: tuple[IdeaRow, ...] = ()
+    """Every idea of every proposer."""
+    credits: tuple[Credit, ...] = ()
+    """What each proposer brought."""
+    language_calls: tuple[LanguageCall, ...] = ()
     confirmed: Confirmed | None = None
     cost: Cost
     quality: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from infrarsi.records.report import Confirmed, Report
+from infrarsi.records.report import Confirmed, Cost, Report
 from infrarsi.render import numbers
 from infrarsi.render.document import Cell, Fact, Line, Span, cell, code, line, muted
 from infrarsi.render.rows import accepted, is_memory_failure, is_refused, num_launches, winner_row
@@ -37,6 +37,14 @@ def break_even(report: Report) -> str:
     if accepted(report) is None:
         return "none, for nothing was accepted"
     return numbers.count(report.cost.break_even_updates)
+
+
+def dollars_of(cost: Cost) -> str:
+    """Write what was paid, with what is missing in it."""
+    if cost.dollars is None:
+        return cost.dollars_note or numbers.NOT_KNOWN
+    note = f" ({cost.dollars_note})" if cost.dollars_note else ""
+    return numbers.dollars(cost.dollars) + note
 
 
 def _update_time(report: Report) -> Fact:
@@ -93,7 +101,7 @@ def _cost(report: Report) -> Fact:
     note = f"failed launches {numbers.duration(cost.failed_wall_s)}"
     if cost.gpu_s:
         note += f"; accelerators held {numbers.duration(cost.gpu_s)}"
-    note += f"; dollars {numbers.dollars(cost.dollars)}"
+    note += f"; dollars {dollars_of(cost)}"
     return Fact("Cost of the search", cell(numbers.duration(cost.wall_s)), cell(note))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from infrarsi.records.report import Report, TrialRow
+from infrarsi.records.forecast import Forecast
+from infrarsi.records.report import Cost, Report, TrialRow
 from infrarsi.records.trial import Outcome
 from infrarsi.records.verdict import Ruling
 from infrarsi.render import numbers
@@ -24,7 +25,7 @@ from infrarsi.render.document import (
     stacked,
     table,
 )
-from infrarsi.render.facts import break_even, command_line
+from infrarsi.render.facts import break_even, command_line, dollars_of
 from infrarsi.render.rows import accepted, is_refused
 
 
@@ -54,10 +55,11 @@ def cost_section(report: Report) -> Section:
         ("What", number("Amount")),
         rows=[
             (cell("wall time"), cell(numbers.duration(cost.wall_s))),
+            (cell("of these, between launches"), cell(numbers.duration(cost.overhead_s))),
             (cell("processor time"), cell(numbers.duration(cost.cpu_s))),
             (cell("accelerators held"), cell(numbers.duration(cost.gpu_s))),
             (cell("language model tokens"), cell(numbers.count(cost.llm_tokens))),
-            (cell("US dollars"), cell(numbers.dollars(cost.dollars))),
+            (cell("US dollars"), cell(dollars_of(cost))),
             (cell("break-even, in updates of the winner"), cell(break_even(report))),
         ],
     )
@@ -76,7 +78,10 @@ def cost_section(report: Report) -> Section:
         failed = f"{share} of the search trials failed, and their cost is counted."
     paid = cost.break_even_note if accepted(report) else ""
     text = line(f"{failed} {paid[:1].upper()}{paid[1:]}".strip())
-    return Section("cost", "Cost", (text,), figures, (ledger, totals, _cold_start(report)))
+    tables = [ledger, totals, _cold_start(report)]
+    if cost.expected is not None:
+        tables.insert(2, _against_forecast(cost, cost.expected, len(report.trials.rows)))
+    return Section("cost", "Cost", (text,), figures, tuple(tables))
 
 
 def noise_section(report: Report) -> Section:
@@ -159,6 +164,25 @@ def provenance_section(report: Report) -> Section:
     )
     tables = (digests, machine) if report.machine else (digests,)
     return Section("provenance", "Provenance", (text,), (), tables)
+
+
+def _against_forecast(cost: Cost, expected: Forecast, num_launches: int) -> Table:
+    """Hold what was expected against what it came to."""
+    rows = [
+        ("search, wall time", numbers.duration_range(expected.search_wall_s),
+         numbers.duration(cost.search_wall_s)),
+        ("search, launches", numbers.count_range(expected.num_launches),
+         numbers.count(num_launches)),
+        ("search, dollars of the machine", numbers.dollars_range(expected.search_usd),
+         numbers.dollars(cost.search_dollars)),
+        ("confirmation, wall time", numbers.duration_range(expected.confirm_wall_s),
+         numbers.duration(cost.confirm_wall_s)),
+    ]  # fmt: skip
+    return table(
+        "Expected before the search, and what it came to",
+        ("What", number("Expected (low to high)"), number("Came to")),
+        rows=[tuple(cell(each) for each in row) for row in rows],
+    )
 
 
 def _cold_start(report: Report) -> Table:

@@ -11,6 +11,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal
 
 from infrarsi.records.base import Scalar
 from infrarsi.records.estimate import Estimate
+from infrarsi.records.forecast import Range
 
 NOT_MEASURED = "not measured"
 NOT_KNOWN = "not known"
@@ -78,6 +79,23 @@ def dollars(value: float | None) -> str:
     if 0 < value < 0.01:
         return "<$0.01"
     return f"${value:,.2f}"
+
+
+def duration_range(span: Range) -> str:
+    """Write an expected time with its low and high case: ``12 min (5 min to 21 min)``."""
+    return f"{duration(span.point)} ({duration(span.low)} to {duration(span.high)})"
+
+
+def dollars_range(span: Range | None) -> str:
+    """Write an expected amount with its low and high case."""
+    if span is None:
+        return NOT_KNOWN
+    return f"{dollars(span.point)} ({dollars(span.low)} to {dollars(span.high)})"
+
+
+def count_range(span: Range) -> str:
+    """Write an expected number with its low and high case."""
+    return f"{span.point:,.0f} ({span.low:,.0f} to {span.high:,.0f})"
 
 
 def scalar(value: Scalar) -> str:

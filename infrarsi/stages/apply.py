@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from infrarsi.errors import InconclusiveError, RejectedError, UsageError
 from infrarsi.judge.case import Block, Confirmation
@@ -12,6 +11,7 @@ from infrarsi.judge.decide import judge_confirmation
 from infrarsi.judge.speedup import alpha_for_attempt, confirmation_schedule
 from infrarsi.records.base import canonical_json
 from infrarsi.records.candidate import Candidate
+from infrarsi.records.machine import differences
 from infrarsi.records.promotion import Promotion
 from infrarsi.records.trial import Trial
 from infrarsi.records.verdict import Ruling, Verdict
@@ -19,21 +19,28 @@ from infrarsi.stages.branch import make_branch, remove_branch
 from infrarsi.stages.doctor import require_baseline
 from infrarsi.stages.history import History
 from infrarsi.stages.judging import changes_of, launch_of, measured_update_s, reference_of
+from infrarsi.stages.limits import Limits, Meter
 from infrarsi.stages.trial import Request, perform_trial
 from infrarsi.stages.workspace import Workspace
 
 ARMS = {"A": "reference", "B": "winner"}
 
 
+NO_LIMITS = Limits()
+
+
 def confirm_and_promote(
-    workspace: Workspace, *, tell: Callable[[str], None] = lambda _: None
+    workspace: Workspace,
+    *,
+    limits: Limits = NO_LIMITS,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Verdict, Promotion]:
     """Confirm the chosen candidate with fresh launches, and put it on a branch.
 
     Raises
     ------
     UsageError
-        Nothing was chosen yet, or the machine was not measured.
+        Nothing was chosen yet, the machine was not measured, or the limits leave no room.
     RejectedError, InconclusiveError
         The confirmation did not pass; nothing was promoted.
     """
@@ -44,11 +51,9 @@ def confirm_and_promote(
             hint="undo it first with `infrarsi apply --revert`",
         )
     if history.choice is None:
-        raise UsageError(
-            "no candidate was put forward yet", hint="search for one with `infrarsi run`"
-        )
+        raise _nothing_put_forward(workspace, history)
     candidate = history.choice.candidate
-    verdict = confirm(workspace, candidate, tell=tell)
+    verdict = confirm(workspace, candidate, limits=limits, tell=tell)
     _refuse_unless_passed(verdict)
     history = History.of(workspace.ledger.events)
     promotion = make_branch(
@@ -58,44 +63,69 @@ def confirm_and_promote(
     return verdict, promotion
 
 
+def _nothing_put_forward(workspace: Workspace, history: History) -> UsageError:
+    """Say that there is nothing to confirm; what another machine put forward does not count."""
+    former = [search.machine for search in history.elsewhere if search.choice and search.machine]
+    require_baseline(workspace, history)
+    if not former:
+        return UsageError(
+            "no candidate was put forward yet", hint="search for one with `infrarsi run`"
+        )
+    changed = ", ".join(differences(former[-1], workspace.machine))
+    return UsageError(
+        f"what was put forward was found on another machine than this one: {changed}",
+        hint="search on this one with `infrarsi run`; it tries that candidate first",
+    )
+
+
 def confirm(
-    workspace: Workspace, candidate: Candidate, *, tell: Callable[[str], None] = lambda _: None
+    workspace: Workspace,
+    candidate: Candidate,
+    *,
+    limits: Limits = NO_LIMITS,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
     """Run randomised blocks of reference and candidate, judge them, and record the verdict.
 
-    A confirmation that is killed counts as an attempt, so that none can be tried until it
-    pleases: each attempt spends its own share of the error rate.
+    A confirmation that is killed, or that its limits cut short, counts as an attempt, so that
+    none can be tried until it pleases: each attempt spends its own share of the error rate.
     """
     history = History.of(workspace.ledger.events)
     baseline = require_baseline(workspace, history)
+    meter = limits.meter(workspace, history)
     attempt = 1 + max((_attempt_of(history, t) for t in history.trials.values()), default=0)
     blocks = workspace.contract.plan.confirmation_blocks
     seed = int(hashlib.sha256(f"{workspace.lock.digest()}/{attempt}".encode()).hexdigest()[:8], 16)
     schedule = confirmation_schedule(blocks, seed=seed)
-    rows: list[dict[str, Any]] = []
-    done: list[Block] = []
-    for number, order in enumerate(schedule):
-        trials = []
-        for position, letter in enumerate(order):
-            tell(f"block {number + 1} of {blocks} ({order}): {ARMS[letter]}")
-            request = _request(workspace, candidate, letter, attempt, number=4 * number + position)
-            trials.append(perform_trial(workspace, request, patches=history.patches))
-        done.append(Block(order, tuple(launch_of(workspace, trial) for trial in trials)))
-        rows.append(
-            {
-                "order": order,
-                "trials": [trial.trial_id for trial in trials],
-                "update_s": [measured_update_s(workspace, trial) for trial in trials],
-            }
+    workspace.begin("apply")
+    done = _run_blocks(
+        workspace, history, candidate, schedule, attempt=attempt, meter=meter, tell=tell
+    )
+    if not done:
+        raise InconclusiveError(
+            f"the confirmation was cut short before its first block was whole: {meter.in_words()}",
+            hint="allow more with --max-wall or --max-usd",
         )
     verdict = judge_confirmation(
         Confirmation(
             subject=candidate.short_id(), task=workspace.contract.task, baseline=baseline,
-            reference=reference_of(workspace, history, baseline), blocks=tuple(done),
+            reference=reference_of(workspace, history, baseline),
+            blocks=tuple(
+                Block(order, tuple(launch_of(workspace, trial) for trial in trials))
+                for order, trials in done
+            ),
             planned_blocks=blocks, attempt=attempt,
             changed=changes_of(workspace, candidate, history.patches),
         )
     )  # fmt: skip
+    rows = [
+        {
+            "order": order,
+            "trials": [trial.trial_id for trial in trials],
+            "update_s": [measured_update_s(workspace, trial) for trial in trials],
+        }
+        for order, trials in done
+    ]
     least = workspace.contract.task.objective.least_effect
     workspace.ledger.append(
         "confirmed",
@@ -105,7 +135,33 @@ def confirm(
             "candidate": candidate.model_dump(mode="json"),
         },
     )  # fmt: skip
+    if len(done) < blocks:
+        tell(f"cut short after {len(done)} of {blocks} blocks: {meter.in_words()}")
     return verdict
+
+
+def _run_blocks(
+    workspace: Workspace,
+    history: History,
+    candidate: Candidate,
+    schedule: Sequence[str],
+    *,
+    attempt: int,
+    meter: Meter,
+    tell: Callable[[str], None],
+) -> list[tuple[str, list[Trial]]]:
+    """Launch block after block; give those that are whole when all ran or the limits are spent."""
+    done: list[tuple[str, list[Trial]]] = []
+    for number, order in enumerate(schedule):
+        trials: list[Trial] = []
+        for position, letter in enumerate(order):
+            if meter.is_spent():
+                return done
+            tell(f"block {number + 1} of {len(schedule)} ({order}): {ARMS[letter]}")
+            request = _request(workspace, candidate, letter, attempt, number=4 * number + position)
+            trials.append(perform_trial(workspace, request, patches=history.patches))
+        done.append((order, trials))
+    return done
 
 
 def revert(workspace: Workspace) -> Promotion:

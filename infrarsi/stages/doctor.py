@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from statistics import median
 
 from infrarsi.errors import UsageError
-from infrarsi.execute.machine import fingerprint, measure_peak_flops
+from infrarsi.execute.machine import measure_peak_flops
 from infrarsi.judge.bands import bands_from_null
 from infrarsi.judge.deviations import deviations
 from infrarsi.judge.speedup import interval_of_times, least_detectable, noise_and_bias
@@ -16,11 +17,11 @@ from infrarsi.judge.timing import cold_start_s
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.evidence import Evidence
-from infrarsi.records.machine import Machine
+from infrarsi.records.machine import Machine, differences
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.stages.history import History
-from infrarsi.stages.init import refuse_failed_reference
 from infrarsi.stages.judging import measured_update_s
+from infrarsi.stages.reference import refuse_failed_reference, refuse_unseen_metrics
 from infrarsi.stages.trial import Request, evidence_of, perform_trial
 from infrarsi.stages.workspace import Workspace
 
@@ -60,19 +61,38 @@ def diagnose(
         The reference does not run through its window, or does not fit its memory capacity.
     """
     history = History.of(workspace.ledger.events)
-    machine = fingerprint(workspace.python, workspace.tier)
-    known = next(
-        (each for each in reversed(history.baselines) if each.machine_digest == machine.digest()),
-        None,
-    )
+    machine = workspace.machine
+    changed = differences(history.machine, machine) if history.machine else ()
+    if changed:
+        tell(f"the machine is another one now: {', '.join(changed)}")
+    known = _known(history, machine)
     if known is not None and not fresh:
+        if changed:  # back on a machine that was measured: its search goes on
+            workspace.begin("doctor")
+            _record(workspace, known, machine)
         return Diagnosis(known, machine, cached=True)
+    if changed:  # what another torch or processor compiled is no cache of this one's
+        shutil.rmtree(workspace.folder / "caches", ignore_errors=True)
+    workspace.begin("doctor")
     baseline = _measure(workspace, history, machine, fresh=fresh, tell=tell)
+    _record(workspace, baseline, machine)
+    return Diagnosis(baseline, machine, cached=False)
+
+
+def _known(history: History, machine: Machine) -> Baseline | None:
+    """Give the last baseline that was measured on this machine."""
+    searches = (history.here, *reversed(history.elsewhere))
+    found = (s for s in searches if s.machine and not differences(s.machine, machine))
+    search = next(found, None)
+    return search.baseline if search else None
+
+
+def _record(workspace: Workspace, baseline: Baseline, machine: Machine) -> None:
+    """Put a baseline in force: from here on the search is the one on its machine."""
     workspace.ledger.append(
         "baseline",
         {"baseline": baseline.model_dump(mode="json"), "machine": machine.model_dump(mode="json")},
     )
-    return Diagnosis(baseline, machine, cached=False)
 
 
 def require_baseline(workspace: Workspace, history: History) -> Baseline:
@@ -88,10 +108,12 @@ def require_baseline(workspace: Workspace, history: History) -> Baseline:
         raise UsageError(
             "the reference has not been measured yet", hint="measure it with `infrarsi doctor`"
         )
-    if baseline.machine_digest != fingerprint(workspace.python, workspace.tier).digest():
+    changed = differences(history.machine, workspace.machine) if history.machine else ()
+    if changed:
         raise UsageError(
-            "the machine, its torch or its sandbox has changed since the reference was measured",
-            hint="measure the reference anew with `infrarsi doctor`",
+            f"the machine has changed since the reference was measured: {', '.join(changed)}",
+            hint="measure the reference anew with `infrarsi doctor`; what was measured before "
+            "stays on record and in the cost, and counts no more",
         )
     return baseline
 
@@ -112,6 +134,7 @@ def _measure(
         tell(f"launch {number} of {len(requests)}: {request.arm}")
         trial = earlier or perform_trial(workspace, request, patches={})
         refuse_failed_reference(workspace, trial)
+        refuse_unseen_metrics(workspace, evidence_of(workspace, trial))
         trials.append(trial)
     tell("measuring the peak of matrix multiplication")
     peak = measure_peak_flops(workspace.python)

@@ -7,85 +7,60 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any
 
+from infrarsi.records.asked import Asked, Setting
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.event import Event
+from infrarsi.records.forecast import Forecast
 from infrarsi.records.history import Observation, Prediction
-from infrarsi.records.machine import Machine
+from infrarsi.records.machine import Machine, differences
+from infrarsi.records.plan import Budget
 from infrarsi.records.promotion import Promotion
 from infrarsi.records.report import Part
 from infrarsi.records.trial import Outcome, Trial
-from infrarsi.records.verdict import Ruling, Verdict
+from infrarsi.records.verdict import Verdict
+from infrarsi.stages.measured import (
+    AGAIN,
+    LOST,
+    Choice,
+    Confirmation,
+    Declined,
+    MachineSearch,
+    Screening,
+    status_of,
+)
+from infrarsi.stages.periods import Periods
 
-AGAIN = "again, since its launch was disturbed"
-"""How the reason of a repeated screening begins."""
-
-
-@dataclass(frozen=True)
-class Declined:
-    """A recipe that does not apply here, and why."""
-
-    name: str
-    because: str
-
-
-@dataclass(frozen=True)
-class Screening:
-    """What one trial of the search taught."""
-
-    trial: Trial
-    reason: str
-    """Why the search tried it."""
-    prediction: Prediction | None
-    verdict: Verdict | None
-    """``None`` where the launch did not get far enough to be judged."""
-    update_s: float | None
-
-    @property
-    def is_repeat(self) -> bool:
-        """Whether it repeats the screening before it."""
-        return self.reason.startswith(AGAIN)
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The candidate that the search put forward, and what its parts add."""
-
-    candidate: Candidate
-    parts: tuple[Part, ...]
-    reason: str
-
-
-@dataclass(frozen=True)
-class Confirmation:
-    """One back-to-back confirmation."""
-
-    verdict: Verdict
-    body: dict[str, Any]
-    """Blocks, threshold and spent error rate, as the stage recorded them."""
+__all__ = ["AGAIN", "Choice", "Confirmation", "Declined", "History", "Screening"]
 
 
 @dataclass
 class History:
-    """All that is known since the last lock."""
+    """All that is known since the last lock.
+
+    What was measured is that of the machine of the last baseline. Trials of other machines stay
+    in ``trials``, for what they cost.
+    """
 
     events: list[Event] = field(default_factory=list)
     trials: dict[str, Trial] = field(default_factory=dict)
     remarks: dict[str, dict[str, Any]] = field(default_factory=dict)
     """What was remarked when a trial was started, by trial id."""
     baselines: list[Baseline] = field(default_factory=list)
-    machine: Machine | None = None
-    """The machine that the last baseline was measured on."""
     patches: dict[str, Patch] = field(default_factory=dict)
     declined: list[Declined] = field(default_factory=list)
     incompatible: tuple[tuple[str, str], ...] = ()
     proposed: bool = False
-    screenings: list[Screening] = field(default_factory=list)
-    ablation_s: dict[str, float | None] = field(default_factory=dict)
-    """Steady seconds an update of the ablation's launches, by trial id."""
-    choice: Choice | None = None
-    confirmations: list[Confirmation] = field(default_factory=list)
+    asked: list[Asked] = field(default_factory=list)
+    """Every call of a language model, failed ones too."""
     promotion: Promotion | None = None
+    here: MachineSearch = field(default_factory=MachineSearch)
+    """The search on the machine of the last baseline."""
+    elsewhere: list[MachineSearch] = field(default_factory=list)
+    """The searches on other machines, the latest last."""
+    periods: Periods = field(default_factory=Periods)
+    forecasts: list[tuple[Budget, Forecast]] = field(default_factory=list)
+    """What a search was expected to take, each with the budget that it had."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> History:
@@ -95,46 +70,82 @@ class History:
             history.fold(event)
         return history
 
-    def fold(self, event: Event) -> None:  # noqa: C901  # one case a kind
+    def fold(self, event: Event) -> None:  # noqa: C901, PLR0912  # one case a kind
         """Take one event in."""
         if event.kind == "locked":
             self.__init__()  # type: ignore[misc]  # a new lock starts a new search
         self.events.append(event)
+        self.periods.fold(event)
         body = event.body
         match event.kind:
             case "trial_started":
                 self.remarks[body["trial_id"]] = body.get("remarks", {})
+                if body["purpose"] in {"screen", "ablation", "confirm"}:
+                    self.here.launched.add(body["trial_id"])
             case "trial_ended":
                 known = {key: body[key] for key in Trial.model_fields if key in body}
                 self.trials[body["trial_id"]] = Trial.model_validate(known)
             case "baseline":
-                self.baselines.append(Baseline.model_validate(body["baseline"]))
-                self.machine = Machine.model_validate(body["machine"])
+                self._take_baseline(body)
             case "proposed":
                 self._take_proposals(body)
+            case "asked":
+                self._take_asked(Asked.model_validate(body))
             case "screened":
-                self.screenings.append(self._screening(body))
+                self.here.screenings.append(self._screening(body))
             case "measured":
-                self.ablation_s[body["trial_id"]] = body["update_s"]
+                self.here.ablation_s[body["trial_id"]] = body["update_s"]
             case "chosen":
-                parts = tuple(Part.model_validate(part) for part in body["parts"])
-                candidate = Candidate.model_validate(body["candidate"])
-                self.choice = Choice(candidate, parts, body["reason"])
+                self._take_choice(body)
             case "confirmed":
                 verdict = Verdict.model_validate(body["verdict"])
-                self.confirmations.append(Confirmation(verdict, body))
+                self.here.confirmations.append(Confirmation(verdict, body))
             case "promoted":
                 self.promotion = Promotion.model_validate(body)
             case "reverted":
                 self.promotion = None
-            case "locked" | "repaired":
+            case "estimated":
+                budget = Budget.model_validate(body["budget"])
+                self.forecasts.append((budget, Forecast.model_validate(body["forecast"])))
+            case "locked" | "began" | "repaired":
                 pass
+
+    def _take_baseline(self, body: dict[str, Any]) -> None:
+        """Take a baseline in; one of another machine sets the search so far aside."""
+        machine = Machine.model_validate(body["machine"])
+        if self.machine is not None and differences(self.machine, machine):
+            known = next((each for each in self.elsewhere if _is_on(each, machine)), None)
+            self.elsewhere = [each for each in (*self.elsewhere, self.here) if each is not known]
+            self.here = known or MachineSearch()
+        self.here.machine = machine
+        self.here.baseline = Baseline.model_validate(body["baseline"])
+        self.baselines.append(self.here.baseline)
+
+    def _take_choice(self, body: dict[str, Any]) -> None:
+        winner, budget = body.get("winner"), body.get("budget")
+        self.here.choice = Choice(
+            candidate=Candidate.model_validate(body["candidate"]),
+            parts=tuple(Part.model_validate(part) for part in body["parts"]),
+            reason=body["reason"],
+            winner=Candidate.model_validate(winner) if winner else None,
+            budget=Budget.model_validate(budget) if budget else None,
+        )  # fmt: skip
+        self.here.settled = frozenset(self.here.launched)
 
     def _take_proposals(self, body: dict[str, Any]) -> None:
         self.proposed = True
         self.patches = {row["name"]: Patch.model_validate(row) for row in body["patches"]}
         self.declined = [Declined(row["name"], row["because"]) for row in body["declined"]]
         self.incompatible = tuple((left, right) for left, right in body["incompatible"])
+
+    def _take_asked(self, asked: Asked) -> None:
+        self.asked.append(asked)
+        self.patches |= {patch.name: patch for patch in asked.patches}
+        self.declined += [
+            Declined(each.name, each.because, proposer="language") for each in asked.declined
+        ]
+        if asked.patches:
+            self.incompatible = asked.incompatible
 
     def _screening(self, body: dict[str, Any]) -> Screening:
         remarks = self.remarks.get(body["trial_id"], {})
@@ -148,17 +159,74 @@ class History:
         )
 
     @property
+    def machine(self) -> Machine | None:
+        """The machine that the last baseline was measured on."""
+        return self.here.machine
+
+    @property
     def baseline(self) -> Baseline | None:
         """The last baseline."""
-        return self.baselines[-1] if self.baselines else None
+        return self.here.baseline
+
+    @property
+    def screenings(self) -> list[Screening]:
+        """What the trials of the search taught, in order."""
+        return self.here.screenings
+
+    @property
+    def ablation_s(self) -> dict[str, float | None]:
+        """Steady seconds an update of the ablation's launches, by trial id."""
+        return self.here.ablation_s
+
+    @property
+    def choice(self) -> Choice | None:
+        """The candidate that was put forward last."""
+        return self.here.choice
+
+    @property
+    def confirmations(self) -> list[Confirmation]:
+        """The confirmations, in order."""
+        return self.here.confirmations
+
+    @property
+    def confirmation(self) -> Confirmation | None:
+        """The last confirmation of what is put forward."""
+        chosen = self.choice.candidate if self.choice else None
+        of_choice = [
+            each
+            for each in self.confirmations
+            if Candidate.model_validate(each.body["candidate"]) == chosen
+        ]
+        return of_choice[-1] if of_choice else None
 
     def trials_for(self, purpose: str) -> list[Trial]:
-        """Give the trials of a purpose that ended, but for those the harness lost."""
+        """Give this machine's trials of a purpose that ended, but for those the harness lost.
+
+        Launches of a calibration are given of every machine.
+        """
         return [
             trial
             for trial in self.trials.values()
-            if trial.purpose == purpose and trial.outcome is not Outcome.PREEMPTED
+            if trial.purpose == purpose
+            and trial.outcome not in LOST
+            and (purpose in {"baseline", "null"} or trial.trial_id in self.here.launched)
         ]
+
+    def ablation_begun(self) -> list[Trial]:
+        """Give the launches that take a winner apart, of those since the last choice."""
+        done = self.trials_for("ablation")
+        return [trial for trial in done if trial.trial_id not in self.here.settled]
+
+    @property
+    def settings(self) -> list[Setting]:
+        """The candidates that language models want tried, the first asked for first."""
+        return [each for asked in self.asked for each in asked.settings]
+
+    @property
+    def num_taught(self) -> int:
+        """How many trials of the search taught something, repeats counted once."""
+        statuses = [status_of(each) for each in self._final()]
+        return sum(status != "failed" for status in statuses)
 
     def unjudged(self) -> Trial | None:
         """Give a launch of the search that ended and was not judged yet."""
@@ -182,14 +250,16 @@ class History:
             for trial in self.trials_for("ablation")
             if trial.outcome in {Outcome.OOM, Outcome.AMBIGUOUS_MEMORY}
         ]
-        # What was launched again since it was disturbed is known by its second launch alone.
-        final = [
+        screened = map(self._observation, self._final())
+        return [*self._reference_observation(), *screened, *exhausted]
+
+    def _final(self) -> list[Screening]:
+        """Leave out what was launched again since it was disturbed: its second launch counts."""
+        return [
             each
             for each, after in zip_longest(self.screenings, self.screenings[1:])
             if after is None or not after.is_repeat
         ]
-        screened = map(self._observation, final)
-        return [*self._reference_observation(), *screened, *exhausted]
 
     def _reference_observation(self) -> list[Observation]:
         if self.baseline is None:
@@ -209,23 +279,24 @@ class History:
         if screening.update_s is not None and self.baseline is not None:
             sd = max(self.baseline.noise_sd, 1e-3)
         return Observation(
-            candidate=trial.candidate, status=_status(screening), update_s=screening.update_s,
+            candidate=trial.candidate, status=status_of(screening), update_s=screening.update_s,
             update_sd=sd, peak_bytes=trial.peak_bytes, cost_s=trial.wall_s,
         )  # fmt: skip
+
+    @staticmethod
+    def passed(screening: Screening) -> bool:
+        """Tell whether the judge let a screening pass."""
+        return status_of(screening) == "ok"
 
     def accepted(self) -> list[Screening]:
         """Give the screenings that the judge did not refuse, the fastest first."""
         passed = [
-            each for each in self.screenings if each.update_s is not None and _status(each) == "ok"
+            each
+            for each in self.screenings
+            if each.update_s is not None and status_of(each) == "ok"
         ]
         return sorted(passed, key=lambda each: each.update_s or float("inf"))
 
 
-def _status(screening: Screening) -> Any:
-    match screening.trial.outcome:
-        case Outcome.OOM | Outcome.AMBIGUOUS_MEMORY:
-            return "oom"
-        case Outcome.OK | Outcome.STOPPED_EARLY if screening.verdict is not None:
-            return "ok" if screening.verdict.ruling is Ruling.PASS else "refused"
-        case _:
-            return "failed"
+def _is_on(search: MachineSearch, machine: Machine) -> bool:
+    return search.machine is not None and not differences(search.machine, machine)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,9 +15,10 @@ from infrarsi.judge.timing import cold_start_s
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.estimate import Estimate
+from infrarsi.records.machine import differences
+from infrarsi.records.plan import Contract
 from infrarsi.records.report import (
     Confirmed,
-    Cost,
     PairRow,
     PhaseTime,
     Report,
@@ -27,11 +27,14 @@ from infrarsi.records.report import (
     Winner,
 )
 from infrarsi.records.trial import Outcome, Trial
-from infrarsi.records.verdict import Ruling
+from infrarsi.records.verdict import Verdict
 from infrarsi.render.html import render_html
 from infrarsi.render.markdown import render_markdown
+from infrarsi.stages.cost import cost_of
+from infrarsi.stages.credit import credits_of, idea_rows, language_calls
 from infrarsi.stages.doctor import phase_share
 from infrarsi.stages.history import Confirmation, History, Screening
+from infrarsi.stages.spending import trial_usd
 from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.ledger import now
@@ -71,7 +74,9 @@ def build_report(workspace: Workspace, history: History) -> Report:
     """Gather every number of a search from the ledger and the evidence."""
     contract, lock, baseline = workspace.contract, workspace.lock, history.baseline
     task, window = contract.task, contract.task.window
-    confirmation = history.confirmations[-1] if history.confirmations else None
+    confirmation = history.confirmation
+    arms = (_arm_estimate(confirmation, "A"), _arm_estimate(confirmation, "B"))
+    ideas = idea_rows(history, task.surface.default_knobs())
     return Report(
         contract=contract.name, task_digest=lock.task_digest, commit=lock.commit,
         generated_at=now(), command=task.command, machine=_machine(history),
@@ -84,12 +89,34 @@ def build_report(workspace: Workspace, history: History) -> Report:
         noise_sd=baseline.noise_sd if baseline else None,
         least_detectable=baseline.least_detectable if baseline else None,
         bands=_bands(baseline), phases=_phases(workspace, history, confirmation),
-        trials=_trials(contract.task.surface.default_knobs(), history),
+        trials=_trials(contract, history),
         winner=_winner(workspace, history),
         confirmed=_confirmed(workspace, history, confirmation),
-        cost=_cost(history, baseline, confirmation), quality=_quality(workspace, history),
-        limits=_LIMITS, history_digest=workspace.ledger.head,
+        ideas=ideas, credits=credits_of(history, ideas), language_calls=language_calls(history),
+        cost=cost_of(contract.plan, history, confirmation, arms=arms),
+        quality=_quality(workspace, history), limits=(*_LIMITS, *_apart(history)),
+        history_digest=workspace.ledger.head,
     )  # fmt: skip
+
+
+def _apart(history: History) -> list[str]:
+    """Say what stands in the cost and not in the results."""
+    said = []
+    for search in history.elsewhere:
+        if search.machine and history.machine and search.launched:
+            changed = ", ".join(differences(search.machine, history.machine))
+            said.append(
+                f"{len(search.launched)} launches were made on another machine ({changed}): they "
+                "stand in the cost, and in no other figure of this report."
+            )
+    promotion, confirmation = history.promotion, history.confirmation
+    verdict = confirmation.verdict.digest() if confirmation else None
+    if promotion is not None and promotion.verdict_digest != verdict:
+        said.append(
+            f"The branch {promotion.branch} holds a candidate that was confirmed before, and not "
+            "what this report puts forward."
+        )
+    return said
 
 
 def words_of(candidate: Candidate, defaults: dict[str, Any]) -> str:
@@ -159,8 +186,8 @@ def _phases(
     )
 
 
-def _arm_estimate(confirmation: Confirmation, letter: str) -> Estimate | None:
-    times = _arm_times(confirmation, letter)
+def _arm_estimate(confirmation: Confirmation | None, letter: str) -> Estimate | None:
+    times = _arm_times(confirmation, letter) if confirmation else []
     return interval_of_times(times) if len(times) > 1 else None
 
 
@@ -173,36 +200,50 @@ def _arm_times(confirmation: Confirmation, letter: str) -> list[float]:
     ]
 
 
-def _trials(defaults: dict[str, Any], history: History) -> Trials:
-    taken_apart = [_ablation_screening(history, t) for t in history.trials_for("ablation")]
+def _trials(contract: Contract, history: History) -> Trials:
+    screened = {each.trial.trial_id: each for each in history.screenings}
+    listed = [
+        screened.get(trial.trial_id) or _unscreened(history, trial)
+        for trial in history.trials.values()
+        if trial.trial_id in screened or _is_listed(history, trial)
+    ]
     rows = tuple(
-        _trial_row(index, screening, defaults, history.baseline)
-        for index, screening in enumerate([*history.screenings, *taken_apart], start=1)
+        _trial_row(index, screening, contract, history)
+        for index, screening in enumerate(listed, start=1)
     )
     outcomes = Counter(row.outcome for row in rows)
     verdicts = Counter(row.verdict.value for row in rows if row.verdict)
-    failed = sum(count for name, count in outcomes.items() if name not in {"ok", "stopped_early"})
+    ended = sum(count for name, count in outcomes.items() if name != "preempted")
+    failed = ended - outcomes["ok"] - outcomes["stopped_early"]
     return Trials(
         outcomes=dict(outcomes), verdicts=dict(verdicts),
-        failed_share=failed / len(rows) if rows else 0.0, rows=rows,
+        failed_share=failed / ended if ended else 0.0, rows=rows,
     )  # fmt: skip
 
 
-def _ablation_screening(history: History, trial: Trial) -> Screening:
-    """Give a launch of the ablation as a trial of the search: it may run out of memory too."""
-    what = "the winner" if trial.arm == "winner" else f"the winner without {trial.arm}"
+def _is_listed(history: History, trial: Trial) -> bool:
+    """Tell whether a launch that was not screened is a trial of this search: killed ones are."""
+    killed = trial.purpose == "screen" and trial.outcome is Outcome.PREEMPTED
+    return trial.trial_id in history.here.launched and (killed or trial.purpose == "ablation")
+
+
+def _unscreened(history: History, trial: Trial) -> Screening:
+    """Give a launch of the ablation, or one that was killed, as a trial of the search."""
+    reason = str(history.remarks.get(trial.trial_id, {}).get("reason", ""))
+    if trial.purpose == "ablation":
+        what = "the winner" if trial.arm == "winner" else f"the winner without {trial.arm}"
+        reason = f"ablation, round {trial.replicate + 1}: {what}"
     return Screening(
         trial=trial,
-        reason=f"ablation, round {trial.replicate + 1}: {what}",
+        reason=reason,
         prediction=None,
         verdict=None,
         update_s=history.ablation_s.get(trial.trial_id),
     )
 
 
-def _trial_row(
-    index: int, screening: Screening, defaults: dict[str, Any], baseline: Baseline | None
-) -> TrialRow:
+def _trial_row(index: int, screening: Screening, contract: Contract, history: History) -> TrialRow:
+    baseline, defaults = history.baseline, contract.task.surface.default_knobs()
     trial, verdict, prediction = screening.trial, screening.verdict, screening.prediction
     speedup = None
     if baseline is not None and screening.update_s is not None:
@@ -218,6 +259,7 @@ def _trial_row(
         predicted_update_s=prediction.update_s if prediction else None,
         predicted_peak_bytes=prediction.peak_bytes if prediction else None,
         p_fits=prediction.p_fits if prediction else None, wall_s=trial.wall_s,
+        dollars=trial_usd(contract.plan, history, trial),
     )  # fmt: skip
 
 
@@ -258,8 +300,14 @@ def _confirmed(
         winner_cold_start_s=median(starts["winner"]) if starts["winner"] else None,
         winner_first_cold_start_s=_first_cold_start(workspace, history, body["candidate"]),
         verdict_digest=verdict.digest(),
-        branch=history.promotion.branch if history.promotion else None,
+        branch=_branch(history, verdict),
     )  # fmt: skip
+
+
+def _branch(history: History, verdict: Verdict) -> str | None:
+    """Give the branch that a verdict put the winner on."""
+    promotion = history.promotion
+    return promotion.branch if promotion and promotion.verdict_digest == verdict.digest() else None
 
 
 def _first_cold_start(
@@ -292,43 +340,6 @@ def _pair_rows(confirmation: Confirmation) -> tuple[PairRow, ...]:
             )
         )  # fmt: skip
     return tuple(rows)
-
-
-def _cost(history: History, baseline: Baseline | None, confirmation: Confirmation | None) -> Cost:
-    trials = list(history.trials.values())
-    by_purpose: Counter[str] = Counter()
-    for trial in trials:
-        by_purpose[trial.purpose] += trial.wall_s  # type: ignore[assignment]
-    wall_s = sum(trial.wall_s for trial in trials)
-    break_even, note = _break_even(wall_s, baseline, confirmation)
-    return Cost(
-        wall_s=wall_s, cpu_s=_total(trial.cpu_s for trial in trials),
-        gpu_s=_total(trial.gpu_s for trial in trials), by_purpose_s=dict(by_purpose),
-        failed_wall_s=sum(trial.wall_s for trial in trials if trial.outcome is not Outcome.OK),
-        break_even_updates=break_even, break_even_note=note,
-    )  # fmt: skip
-
-
-def _total(values: Iterable[float | None]) -> float:
-    return sum(value for value in values if value is not None)
-
-
-def _break_even(
-    wall_s: float, baseline: Baseline | None, confirmation: Confirmation | None
-) -> tuple[int | None, str]:
-    speedup = confirmation.verdict.speedup if confirmation else None
-    if baseline is None or confirmation is None or speedup is None:
-        return None, "not known: nothing was confirmed"
-    if confirmation.verdict.ruling is not Ruling.PASS or speedup.low <= 1:
-        return None, "none: no speedup was confirmed"
-    before, after = _arm_estimate(confirmation, "A"), _arm_estimate(confirmation, "B")
-    if before is None or after is None:
-        return None, "not known: nothing was confirmed"
-    saved_s = before.point - after.point
-    return math.ceil(wall_s / saved_s), (
-        f"each update of the winner saves {saved_s:.4g} s; the launches of this search took "
-        f"{wall_s:.0f} s, failed ones included"
-    )
 
 
 def _quality(workspace: Workspace, history: History) -> str:

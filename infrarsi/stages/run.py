@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
+from infrarsi.errors import UsageError
+from infrarsi.propose.language.consultant import Consultant
+from infrarsi.records.event import Event
+from infrarsi.records.forecast import Forecast
+from infrarsi.records.plan import Plan
+from infrarsi.stages.ask import ask, open_consultant
+from infrarsi.stages.asking import Ask
 from infrarsi.stages.doctor import require_baseline
+from infrarsi.stages.forecast import forecast_lines, forecast_of
 from infrarsi.stages.history import History
 from infrarsi.stages.judging import measured_update_s, screen
 from infrarsi.stages.propose import propose
+from infrarsi.stages.spending import bill, num_screened, refuse_unknown_price, spent_s
 from infrarsi.stages.steps import Choose, Judge, Launch, Step, next_step
 from infrarsi.stages.trial import perform_trial
 from infrarsi.stages.workspace import Workspace
@@ -15,6 +25,9 @@ from infrarsi.stages.workspace import Workspace
 
 class View(Protocol):
     """Whoever watches a search."""
+
+    def say(self, text: str) -> None:
+        """Take in a sentence about the search as a whole."""
 
     def begin(self, step: Step, history: History) -> None:
         """See that a step begins."""
@@ -26,23 +39,97 @@ class View(Protocol):
 def run_search(workspace: Workspace, *, view: View) -> History:
     """Search until the budget is spent or nothing worth trying is left; resume where it was.
 
+    Where a budget leaves nothing to do, the ledger stays as it is; a larger one goes on.
+
     Raises
     ------
     UsageError
-        The reference was never measured on this machine.
+        The reference was never measured on this machine; dollars are limited and have no price;
+        or a language model is wanted, and its name, its key or the consent to send source is
+        missing.
     """
+    consultant = open_consultant(workspace.contract)
     history = History.of(workspace.ledger.events)
     require_baseline(workspace, history)
+    plan, gpus = workspace.contract.plan, len(workspace.machine.accelerators)
+    refuse_unknown_price(plan, num_accelerators=gpus, max_usd=plan.budget.max_usd)
+    if history.proposed and _next(workspace, history, consultant, now=None) is None:
+        return history
+    history.fold(workspace.begin("run"))
     if not history.proposed:
         history.fold(workspace.ledger.append("proposed", propose(workspace)))
-    while (step := next_step(workspace.contract, history)) is not None:
+    history.fold(_estimate(workspace, history, view))
+    while (step := _next(workspace, history, consultant, now=datetime.now(UTC))) is not None:
         view.begin(step, history)
-        perform(workspace, history, step, view)
+        perform(workspace, history, step, view, consultant)
         view.end(step, history)
     return history
 
 
-def perform(workspace: Workspace, history: History, step: Step, view: View) -> None:
+def _next(
+    workspace: Workspace,
+    history: History,
+    consultant: Consultant | None,
+    *,
+    now: datetime | None,
+) -> Step | None:
+    may_ask = consultant is not None and consultant.is_ready(len(history.screenings))
+    return next_step(workspace.contract, history, may_ask=may_ask, now=now)
+
+
+def expect(workspace: Workspace) -> Forecast:
+    """Give what a search and its confirmation are expected to take, without beginning it.
+
+    Raises
+    ------
+    UsageError
+        The reference was never measured.
+    """
+    history = History.of(workspace.ledger.events)
+    gpus = len(history.machine.accelerators) if history.machine else 0
+    forecast = forecast_of(workspace.contract, history, num_accelerators=gpus)
+    if forecast is None:
+        raise UsageError(
+            "what a search takes is not known: the reference has not been measured yet",
+            hint="measure it with `infrarsi doctor`",
+        )
+    return forecast
+
+
+def _estimate(workspace: Workspace, history: History, view: View) -> Event:
+    """Say what is expected, and record it, so that the report can hold it against what was."""
+    gpus = len(workspace.machine.accelerators)
+    forecast = forecast_of(workspace.contract, history, num_accelerators=gpus)
+    assert forecast is not None, "a search starts with a baseline"
+    for line in forecast_lines(forecast):
+        view.say(line)
+    budget = workspace.contract.plan.budget
+    return workspace.ledger.append(
+        "estimated",
+        {"budget": budget.model_dump(mode="json"), "forecast": forecast.model_dump(mode="json")},
+    )
+
+
+def run_in_short(plan: Plan, history: History) -> dict[str, Any]:
+    """Give what a search came to, for programs: the choice, what was spent, what was expected."""
+    paid = bill(plan, history, command="run")
+    return {
+        "choice": history.choice,
+        "screened": num_screened(history),
+        "spent_s": spent_s(history),
+        "spent_usd": paid.usd,
+        "usd_note": paid.note,
+        "expected": history.forecasts[-1][1] if history.forecasts else None,
+    }
+
+
+def perform(
+    workspace: Workspace,
+    history: History,
+    step: Step,
+    view: View,
+    consultant: Consultant | None = None,
+) -> None:
     """Do one step; what it came to stands in the ledger before it is folded in."""
     seen = len(workspace.ledger.events)
     match step:
@@ -58,11 +145,16 @@ def perform(workspace: Workspace, history: History, step: Step, view: View) -> N
                 "verdict": verdict.model_dump(mode="json") if verdict else None,
                 "update_s": measured_update_s(workspace, trial),
             })  # fmt: skip
-        case Choose(candidate=candidate, parts=parts, reason=reason):
+        case Ask(mending=mending) if consultant is not None:
+            asked = ask(workspace, history, consultant, mending=mending)
+            workspace.ledger.append("asked", asked.model_dump(mode="json"))
+        case Choose():
             workspace.ledger.append("chosen", {
-                "candidate": candidate.model_dump(mode="json"),
-                "parts": [part.model_dump(mode="json") for part in parts],
-                "reason": reason,
+                "candidate": step.candidate.model_dump(mode="json"),
+                "parts": [part.model_dump(mode="json") for part in step.parts],
+                "reason": step.reason,
+                "winner": step.winner.model_dump(mode="json"),
+                "budget": step.budget.model_dump(mode="json"),
             })  # fmt: skip
     for event in workspace.ledger.events[seen:]:
         history.fold(event)

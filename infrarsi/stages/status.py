@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from infrarsi.execute.disk import size_of
 from infrarsi.records.estimate import Estimate
+from infrarsi.render import numbers
 from infrarsi.stages.history import History
 from infrarsi.stages.report import words_of
-from infrarsi.stages.steps import spent_s
+from infrarsi.stages.spending import bill, num_screened, spent_s
 from infrarsi.stages.workspace import Workspace
 
 
@@ -24,6 +26,13 @@ class Status:
     max_trials: int
     spent_s: float
     max_wall_s: float
+    spent_usd: float | None
+    """Of the search: the machine and the language models. ``None``: the machine has no price."""
+    max_usd: float | None
+    total_usd: float | None
+    """Of everything since the lock, doctor and apply included."""
+    usd_note: str
+    """What is missing in the dollars, and what to set."""
     outcomes: dict[str, int]
     best: str | None
     best_speedup: float | None
@@ -31,6 +40,8 @@ class Status:
     in_flight: str | None
     """The trial that was started and has not ended."""
     branch: str | None
+    kept_bytes: dict[str, int]
+    """What the state folder takes on the disk, by what it holds; the largest first."""
 
 
 def read_status(workspace: Workspace) -> Status:
@@ -43,19 +54,23 @@ def read_status(workspace: Workspace) -> Status:
     for screening in history.screenings:
         name = screening.trial.outcome.value
         outcomes[name] = outcomes.get(name, 0) + 1
+    plan, paid = workspace.contract.plan, bill(workspace.contract.plan, history)
     started = [e.body["trial_id"] for e in history.events if e.kind == "trial_started"]
     waiting = [name for name in started if name not in history.trials]
     return Status(
         contract=workspace.contract.name, commit=workspace.lock.commit, stage=_stage(history),
         reference_update_s=baseline.update_s if baseline else None,
-        num_screened=len(history.screenings), max_trials=budget.max_trials,
-        spent_s=spent_s(history), max_wall_s=budget.max_wall_s, outcomes=outcomes,
+        num_screened=num_screened(history), max_trials=budget.max_trials,
+        spent_s=spent_s(history), max_wall_s=budget.max_wall_s,
+        spent_usd=bill(plan, history, command="run").usd, max_usd=budget.max_usd,
+        total_usd=paid.usd, usd_note=paid.note, outcomes=outcomes,
         best=words_of(best.trial.candidate, defaults) if best else None,
         best_speedup=(
             baseline.update_s.point / best.update_s if baseline and best and best.update_s else None
         ),
         in_flight=waiting[-1] if waiting else None,
         branch=history.promotion.branch if history.promotion else None,
+        kept_bytes=_kept_bytes(workspace),
     )  # fmt: skip
 
 
@@ -65,6 +80,12 @@ def _stage(history: History) -> str:
     if history.choice is None:
         return "run"
     return "apply" if history.promotion is None else "report"
+
+
+def _kept_bytes(workspace: Workspace) -> dict[str, int]:
+    """Measure what each part of the state folder takes: evidence is kept for good, and counted."""
+    sizes = {place.name: size_of(place) for place in workspace.folder.iterdir()}
+    return dict(sorted(sizes.items(), key=lambda each: (-each[1], each[0])))
 
 
 def status_in_words(status: Status) -> list[str]:
@@ -80,23 +101,55 @@ def status_in_words(status: Status) -> list[str]:
         f"screened {status.num_screened} of {status.max_trials} trials"
         + (f" ({outcomes})" if outcomes else "")
         + f", {status.spent_s:.0f} of {status.max_wall_s:.0f} s"
+        + (
+            f", {numbers.dollars(status.spent_usd)} of {numbers.dollars(status.max_usd)}"
+            if status.max_usd is not None
+            else ""
+        )
     )
+    note = f" ({status.usd_note})" if status.usd_note else ""
+    if status.total_usd is not None:
+        lines.append(f"spent since the lock: {numbers.dollars(status.total_usd)}{note}")
+    elif note:
+        lines.append(f"spent since the lock: dollars {status.usd_note}")
     if status.best is not None and status.best_speedup is not None:
         lines.append(f"best so far: {status.best} ({status.best_speedup:.2f}x in one launch)")
     if status.in_flight is not None:
         lines.append(f"in flight: {status.in_flight}")
     if status.branch is not None:
         lines.append(f"promoted: {status.branch}")
+    parts = [
+        f"{name} {size / 1e6:,.1f} MB" for name, size in status.kept_bytes.items() if size >= 50_000
+    ]
+    total = sum(status.kept_bytes.values()) / 1e6
+    lines.append(
+        f"kept in .infrarsi: {total:,.1f} MB" + (f" ({', '.join(parts)})" if parts else "")
+    )
     return lines
 
 
-def outcome_in_words(workspace: Workspace, history: History) -> str:
-    """Say what a search came to, and what comes next."""
+def outcome_in_words(workspace: Workspace, history: History, *, idle: bool = False) -> str:
+    """Say what a search came to, and what comes next.
+
+    ``idle`` tells that the command found nothing to do.
+    """
+    lines = []
+    if idle:
+        budget = workspace.contract.plan.budget
+        dollars = f", {numbers.dollars(budget.max_usd)}" if budget.max_usd is not None else ""
+        lines.append(
+            f"nothing to do within this budget ({budget.max_trials} trials, "
+            f"{numbers.duration(budget.max_wall_s)}{dollars}), of which {num_screened(history)} "
+            f"trials and {numbers.duration(spent_s(history))} are spent; a larger --max-trials, "
+            "--max-wall or --max-usd goes on searching"
+        )
     if history.choice is None:
-        return (
+        lines.append(
             f"{len(history.screenings)} trials, and none was accepted and faster than the "
             "reference; read why with `infrarsi report`"
         )
+        return "\n".join(lines)
     defaults = workspace.contract.task.surface.default_knobs()
     words = words_of(history.choice.candidate, defaults)
-    return f"put forward: {words}\nconfirm it with `infrarsi apply`"
+    lines += [f"put forward: {words}", "confirm it with `infrarsi apply`"]
+    return "\n".join(lines)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +13,12 @@ from typing import Any
 from infrarsi import witness
 from infrarsi.edits.combine import combine
 from infrarsi.edits.surface import within_surface
-from infrarsi.errors import EditError
+from infrarsi.errors import EditError, SpaceError
+from infrarsi.execute.choosing import with_interpreter
+from infrarsi.execute.disk import FLOOR_BYTES, SPACE_HINT, free_bytes
 from infrarsi.execute.invocation import Invocation, invocation_of
 from infrarsi.execute.launch import Launch, LaunchPlan, keep_cache, launch, prepare_scratch
-from infrarsi.execute.sandbox import Room, interpreter_paths, seen_root, seen_scratch
+from infrarsi.execute.sandbox import Room, Tier, seen_root, seen_scratch
 from infrarsi.execute.worktree import make_worktree, write_files
 from infrarsi.judge.facts import SourceFacts
 from infrarsi.records.candidate import Candidate, Patch
@@ -67,20 +71,43 @@ def perform_trial(
     -------
     Trial
         A crash, an OOM or a refusal is a trial, never an exception.
+
+    Raises
+    ------
+    SpaceError
+        A disk was full. The trial is recorded, and counts neither for nor against the candidate.
     """
     trial = _draft(workspace, request)
     workspace.ledger.append(
         "trial_started", {**trial.model_dump(mode="json"), "remarks": dict(request.remarks or {})}
     )
+    ended = _attempt(workspace, request, trial, patches)
+    workspace.ledger.append("trial_ended", ended.model_dump(mode="json"))
+    if ended.outcome is Outcome.HARNESS_ERROR:
+        raise SpaceError(
+            f"{ended.trial_id} could not be performed: {ended.reason}", hint=SPACE_HINT
+        )
+    return ended
+
+
+def _attempt(
+    workspace: Workspace, request: Request, trial: Trial, patches: Mapping[str, Patch]
+) -> Trial:
+    """Perform a trial; what speaks against the candidate, or for more space, ends it too."""
+    started = time.monotonic()
     try:
         files, invocation = _patched(workspace, request.candidate, patches)
+        return _run(workspace, _Ready(request, trial, files, invocation))
     except EditError as error:
-        ended = trial.model_copy(update={"outcome": Outcome.REFUSED, "reason": str(error)})
-    else:
-        ready = _Ready(request, trial, files, invocation)
-        ended = _run(workspace, ready)
-    workspace.ledger.append("trial_ended", ended.model_dump(mode="json"))
-    return ended
+        outcome, reason = Outcome.REFUSED, str(error)
+    except SpaceError as error:
+        outcome, reason = Outcome.HARNESS_ERROR, str(error)
+    except OSError as error:
+        if not SpaceError.explains(error):
+            raise
+        outcome, reason = Outcome.HARNESS_ERROR, f"its files cannot be written: {error}"
+    spent_s = time.monotonic() - started
+    return trial.model_copy(update={"outcome": outcome, "reason": reason, "wall_s": spent_s})
 
 
 def evidence_of(workspace: Workspace, trial: Trial) -> Evidence:
@@ -113,9 +140,28 @@ def _patched(
     workspace: Workspace, candidate: Candidate, patches: Mapping[str, Patch]
 ) -> tuple[dict[str, bytes], Invocation]:
     files = combine(workspace.sources, [patches[name] for name in candidate.patches])
+    _refuse_outside(workspace, files)
     present = {**workspace.sources, **files}
     invocation = invocation_of(workspace.contract.task, candidate.knobs, present)
     return {**files, **invocation.files}, invocation
+
+
+def _refuse_outside(workspace: Workspace, files: Mapping[str, bytes]) -> None:
+    """Refuse patches of what no patch may touch, before anything is launched."""
+    for path in files:
+        inside = next(
+            (link for link in workspace.gitlinks if f"{path}/".startswith(f"{link}/")), None
+        )
+        if inside is not None:
+            raise EditError(
+                f"{path} lies in the submodule {inside}, which is locked",
+                hint="leave it as it is, or change a file of this repository instead",
+            )
+        if not within_surface(path, workspace.contract.task.surface):
+            raise EditError(
+                f"{path} is not among the files that a patch may edit",
+                hint=f"edit these: {', '.join(workspace.contract.task.surface.editable)}",
+            )
 
 
 @dataclass(frozen=True)
@@ -136,12 +182,14 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
     cache = workspace.folder / "caches" / trial.candidate.short_id()
     cold = not cache.exists()
     repository, commit = workspace.repository, workspace.lock.commit
+    if (left := free_bytes(workspace.folder)) < FLOOR_BYTES:
+        raise SpaceError(f"only {left >> 20} MiB are left at {workspace.folder}", hint=SPACE_HINT)
     prepare_scratch(scratch, cache=cache)
     try:
         with make_worktree(repository, commit, place=place) as tree:
             write_files(tree, files)
-            _provide_inputs(workspace, tree)
             ran = repository.tree_of(tree, objects=scratch / "objects")
+            _provide_inputs(workspace, tree)
             watched = sorted({*workspace.tracked, *files})
             before = hash_files(tree, watched)
             plan = _plan(workspace, ready, tree, scratch)
@@ -167,8 +215,10 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
         allowed_roots=(
             str(seen_root(plan.room, workspace.tier)),
             str(seen_scratch(plan.room, workspace.tier)),
+            *_foreign_sources(workspace),
         ),
         leftovers=tuple(f"process {pid}" for pid in done.stray_pids),
+        checkout=str(workspace.root) if workspace.tier is Tier.PROCESS_GROUP else None,
     )
     return _ended(workspace, ready, done, source, argv=plan.argv, cold=cold)
 
@@ -179,15 +229,17 @@ def _plan(workspace: Workspace, ready: _Ready, tree: Path, scratch: Path) -> Lau
     assert stop is not None, "a drafted trial has its stop"
     last = min(contract.task.window.last_update, stop)
     capped = request.capped and memory.unit == "process_data"
+    interpreter = workspace.interpreter
+    active, inactive = interpreter.environment(os.environ)
     return LaunchPlan(
         mark=f"{workspace.mark}{ready.trial.trial_id}/",
-        argv=invocation.argv,
+        argv=tuple(with_interpreter(invocation.argv, interpreter)),
         folder=contract.task.folder,
         room=Room(
             tree=tree,
             root=workspace.root,
             scratch=scratch,
-            readable=(*interpreter_paths(workspace.python), witness.ENTRY),
+            readable=(*interpreter.readable(workspace.root), witness.ENTRY),
             inputs=contract.task.workload.inputs,
         ),
         tier=workspace.tier,
@@ -197,9 +249,16 @@ def _plan(workspace: Workspace, ready: _Ready, tree: Path, scratch: Path) -> Lau
         values_until=last,
         deadline_s=contract.plan.budget.trial_deadline_s,
         cap_bytes=memory.capacity_bytes if capped else None,
-        env={**invocation.env, **(request.env or {})},
-        unset=invocation.unset,
+        env={**active, **invocation.env, **(request.env or {})},
+        unset=(*inactive, *invocation.unset),
+        pulse=workspace.pulse,
     )
+
+
+def _foreign_sources(workspace: Workspace) -> tuple[str, ...]:
+    """Give the folders that the interpreter imports from besides its own and the repository."""
+    sources = workspace.interpreter.sources
+    return tuple(str(each) for each in sources if not each.is_relative_to(workspace.root))
 
 
 def _witness_options(
@@ -225,6 +284,8 @@ def _provide_inputs(workspace: Workspace, tree: Path) -> None:
     """Put locked git-ignored inputs in the tree: as mount points, or uncontained as links."""
     for name in workspace.contract.task.workload.inputs:
         source, place = workspace.root / name, tree / name
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            continue  # it is where it is: it needs no place in the tree
         place.parent.mkdir(parents=True, exist_ok=True)
         if workspace.tier.value == "bubblewrap":
             if source.is_dir():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from infrarsi.records.asked import Asked
+from infrarsi.render import numbers
+from infrarsi.render.document import shortened
 from infrarsi.render.live import SearchView
+from infrarsi.stages.asking import Ask
 from infrarsi.stages.history import History, Screening
 from infrarsi.stages.report import words_of
 from infrarsi.stages.steps import Choose, Judge, Launch, Step
@@ -16,6 +20,10 @@ class SearchWatcher:
         self._defaults = workspace.contract.task.surface.default_knobs()
         self._view = view
 
+    def say(self, text: str) -> None:
+        """Show a sentence that stays."""
+        self._view.show_note(text)
+
     def begin(self, step: Step, history: History) -> None:
         """Show that a trial runs."""
         match step:
@@ -27,6 +35,11 @@ class SearchWatcher:
                 round_ = request.replicate + 1
                 what = "winner" if request.arm == "winner" else f"winner without {request.arm}"
                 self._view.show_note(f"ablation, round {round_}: {what}")
+            case Ask(mending=mending):
+                self._view.show_note(
+                    "asking the language model "
+                    + ("to mend what was declined" if mending else "for ideas")
+                )
             case Judge() | Choose():
                 pass
 
@@ -35,6 +48,8 @@ class SearchWatcher:
         match step:
             case Judge(trial=trial) if trial.purpose == "screen":
                 self._show_screening(history.screenings[-1], history)
+            case Ask() if history.asked:
+                self._view.show_note(asked_in_words(history.asked[-1]))
             case Choose(candidate=candidate, reason=reason):
                 self._view.show_note(
                     f"put forward: {words_of(candidate, self._defaults)} ({reason})"
@@ -62,3 +77,17 @@ class SearchWatcher:
                 words_of(best.trial.candidate, self._defaults), update_s=best.update_s,
                 speedup=history.baseline.update_s.point / best.update_s,
             )  # fmt: skip
+
+
+def asked_in_words(asked: Asked) -> str:
+    """Say what a call of a language model came to, in one sentence."""
+    if not asked.was_answered:
+        return f"language model {asked.model}: {asked.note}"
+    found = len(asked.patches) + len(asked.settings)
+    words = f"language model {asked.model}: {numbers.counted(found, 'idea')} to try"
+    if asked.declined:
+        reasons = "; ".join(f"{each.name}: {each.because}" for each in asked.declined)
+        words += f", {len(asked.declined)} declined ({shortened(reasons, 300)})"
+    if asked.redactions:
+        words += f"; {numbers.counted(asked.redactions, 'secret')} taken out of the prompt"
+    return words + (f"; {asked.note}" if asked.note and asked.outcome != "ok" else "")

@@ -6,21 +6,27 @@ import contextlib
 import hashlib
 import os
 import shutil
-import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
 from infrarsi.edits.surface import within_surface
 from infrarsi.errors import UsageError
+from infrarsi.execute.choosing import of_contract
+from infrarsi.execute.interpreter import Interpreter
+from infrarsi.execute.launch import short_places
+from infrarsi.execute.machine import fingerprint
 from infrarsi.execute.process import kill_marked
 from infrarsi.execute.repository import Repository, find_repository
 from infrarsi.execute.sandbox import Tier, probe_tier
 from infrarsi.execute.worktree import sweep_worktrees
+from infrarsi.records.event import Event
+from infrarsi.records.machine import Machine
 from infrarsi.records.plan import Contract, Lock
 from infrarsi.records.task import ConfigKey
+from infrarsi.stages.periods import time_of
 from infrarsi.store.artifacts import Artifacts
 from infrarsi.store.contract import CONTRACT_FILE, check_lock, read_contract
 from infrarsi.store.ledger import Ledger, open_ledger, read_ledger
@@ -36,6 +42,8 @@ class Workspace:
     contract: Contract
     lock: Lock
     ledger: Ledger
+    notes: tuple[str, ...] = ()
+    """What the user should hear: what was mended or cleared away as it was opened."""
 
     @property
     def root(self) -> Path:
@@ -57,10 +65,30 @@ class Workspace:
         """How trials are contained here."""
         return probe_tier()
 
+    @cached_property
+    def interpreter(self) -> Interpreter:
+        """The training interpreter, seen to be able to train."""
+        return of_contract(self.contract.task, self.root)
+
     @property
     def python(self) -> str:
-        """The training interpreter."""
-        return self.contract.task.python or sys.executable
+        """The training interpreter's path."""
+        return str(self.interpreter.executable)
+
+    @cached_property
+    def machine(self) -> Machine:
+        """The machine, as the training interpreter sees it now."""
+        return fingerprint(self.python, self.tier)
+
+    @property
+    def pulse(self) -> Path:
+        """A file that is touched while a launch lives: what a killed command leaves to tell by."""
+        return self.folder / "pulse"
+
+    def begin(self, command: str) -> Event:
+        """Record that a command sets to work: from here on its time and machine are charged."""
+        accelerators = len(self.machine.accelerators)
+        return self.ledger.append("began", {"command": command, "num_accelerators": accelerators})
 
     @property
     def mark(self) -> str:
@@ -71,6 +99,11 @@ class Workspace:
     def tracked(self) -> tuple[str, ...]:
         """All files of the locked commit."""
         return self.repository.tracked(self.lock.commit)
+
+    @cached_property
+    def gitlinks(self) -> dict[str, str]:
+        """Each submodule of the locked commit, by path, and the commit that it is locked at."""
+        return self.repository.gitlinks(self.lock.commit)
 
     @cached_property
     def editable(self) -> tuple[str, ...]:
@@ -126,7 +159,8 @@ def open_workspace(start: Path, *, command: str) -> Iterator[Workspace]:
     with open_ledger(folder, command=command) as ledger:
         workspace = Workspace(repository, contract, _lock_in(ledger, repository.root), ledger)
         check_lock(repository.root, contract, workspace.lock)
-        clear_leftovers(workspace)
+        notes = [ledger.repaired] if ledger.repaired else []
+        workspace.notes = (*notes, *clear_leftovers(workspace))
         yield workspace
 
 
@@ -138,12 +172,15 @@ def read_workspace(start: Path) -> Workspace:
     return Workspace(repository, contract, _lock_in(ledger, repository.root), ledger)
 
 
-def clear_leftovers(workspace: Workspace) -> None:
-    """Take away what a killed command left: processes, worktrees, sockets; close its trial."""
-    kill_marked(workspace.mark)
+def clear_leftovers(workspace: Workspace) -> list[str]:
+    """Take away what a killed command left: processes, worktrees, sockets; close its trial.
+
+    Gives a sentence for what the user should hear of.
+    """
+    orphans = kill_marked(workspace.mark)
     sweep_worktrees(workspace.repository, workspace.folder / "trees")
     shutil.rmtree(workspace.folder / "scratch", ignore_errors=True)
-    for place in Path(tempfile.gettempdir()).glob("infrarsi-*-*"):
+    for place in (each for folder in short_places() for each in folder.glob("infrarsi-*-*")):
         owner = place.name.split("-")[1]
         if (
             owner.isdigit()
@@ -154,11 +191,29 @@ def clear_leftovers(workspace: Workspace) -> None:
     ended = {event.body["trial_id"] for event in workspace.ledger.of_kind("trial_ended")}
     for event in workspace.ledger.of_kind("trial_started"):
         if event.body["trial_id"] not in ended:
+            lived_s = _lived_s(workspace, event)
+            charged = f"it is charged {lived_s:.1f} s, from its start to the last sign of it"
+            why = charged if lived_s else "how long it ran is not known"
             workspace.ledger.append(
                 "trial_ended",
-                {**event.body, "outcome": "preempted", "wall_s": 0.0,
-                 "reason": "the command that ran it was killed"},
+                {**event.body, "outcome": "preempted", "wall_s": lived_s,
+                 "reason": f"the command that ran it was killed; {why}"},
             )  # fmt: skip
+    if not orphans:
+        return []
+    return [
+        f"{len(orphans)} process(es) that a killed command left behind were holding memory and "
+        "processors; they are stopped"
+    ]
+
+
+def _lived_s(workspace: Workspace, started: Event) -> float:
+    """Give how long a launch lived whose command was killed, to about a second."""
+    try:
+        last = datetime.fromtimestamp(workspace.pulse.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return 0.0
+    return max(0.0, (last - time_of(started.at)).total_seconds())
 
 
 def _lock_in(ledger: Ledger, root: Path) -> Lock:

@@ -4,6 +4,7 @@ import math
 import random
 
 from infrarsi.records.estimate import Estimate
+from infrarsi.records.forecast import Forecast, Range
 from infrarsi.records.report import (
     Confirmed,
     Cost,
@@ -256,7 +257,19 @@ def full_report() -> Report:
             },
             failed_wall_s=171.0,
             dollars=0.48,
+            llm_dollars=0.03,
             llm_tokens=18_233,
+            overhead_s=173.0,
+            expected=Forecast(
+                num_trials=Range(low=12, point=30, high=30),
+                num_launches=Range(low=12, point=46, high=58),
+                search_wall_s=Range(low=420.0, point=1300.0, high=1900.0),
+                confirm_wall_s=Range(low=330.0, point=550.0, high=690.0),
+                search_usd=Range(low=0.07, point=0.21, high=0.31),
+            ),
+            search_wall_s=1544.0,
+            search_dollars=0.25,
+            confirm_wall_s=552.0,
             break_even_updates=15_601,
             break_even_note="the cold start of the winner is charged",
         ),

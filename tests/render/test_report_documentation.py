@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from infrarsi.records.estimate import Estimate
+from infrarsi.records.forecast import Forecast, Range
 from infrarsi.records.report import (
     Confirmed,
     Cost,
@@ -27,9 +28,11 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
         Cost,
         Estimate,
         Finding,
+        Forecast,
         PairRow,
         Part,
         PhaseTime,
+        Range,
         Report,
         TrialRow,
         Trials,

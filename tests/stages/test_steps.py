@@ -3,147 +3,14 @@
 import math
 
 import pytest
+from search_world import World, contract, fits
 
 from infrarsi.records.base import canonical_json
-from infrarsi.records.baseline import Baseline
-from infrarsi.records.candidate import Candidate, Edit, Effect, Patch
-from infrarsi.records.estimate import Estimate
-from infrarsi.records.event import Event
-from infrarsi.records.machine import Machine
-from infrarsi.records.plan import Budget, Contract, Lock, Plan
-from infrarsi.records.task import Flag, Knob, Memory, Surface, Task
-from infrarsi.records.trial import Outcome, Trial
+from infrarsi.records.trial import Outcome
 from infrarsi.records.verdict import Finding, Ruling, Verdict
 from infrarsi.stages.history import History
-from infrarsi.stages.steps import Choose, Judge, Launch, next_step
-
-CAPACITY = 1_000_000_000
-
-
-def patch(name, time=-0.1, memory=0.0):
-    return Patch(
-        name=name, proposer="patchbook", summary=name,
-        edits=(Edit(path="model.py", search=name, replace=name.upper()),),
-        log_time=Effect(mean=time, sd=0.2), log_memory=Effect(mean=memory, sd=0.2),
-    )  # fmt: skip
-
-
-PATCHES = [
-    patch("sdpa", memory=-0.3), patch("fused"), patch("idle", time=-0.02), patch("cast", time=-0.4),
-]  # fmt: skip
-
-
-def contract(**budget):
-    knobs = (
-        Knob(name="recompute", reach=Flag(flag="--recompute", style="negatable"),
-             values=(False, True), default=True, raises_memory="down"),
-        Knob(name="log_every", reach=Flag(flag="--log-every"), values=(10, 50), default=10),
-    )  # fmt: skip
-    task = Task(
-        command=("python", "train.py"), surface=Surface(editable=("model.py",), knobs=knobs),
-        memory=Memory(capacity_bytes=CAPACITY),
-    )  # fmt: skip
-    return Contract(name="world", task=task, plan=Plan(budget=Budget(**budget)))
-
-
-def true_update_s(candidate):
-    gains = {"sdpa": 0.3, "fused": 0.15, "idle": 0.0, "cast": 0.5}
-    gain = sum(gains[name] for name in candidate.patches)
-    return 0.1 * math.exp(-gain - (0 if candidate.knobs["recompute"] else 0.25))
-
-
-def fits(candidate):
-    """Turning recomputation off alone exhausts memory; with sdpa it fits."""
-    return candidate.knobs["recompute"] or "sdpa" in candidate.patches
-
-
-class World:
-    """Performs steps as the hands would, on a truth table instead of a machine."""
-
-    def __init__(self, contract):
-        self.contract = contract
-        self.events = []
-        reference = Candidate.of(contract.task.surface.default_knobs())
-        lock = Lock(name="world", task_digest="0" * 64, commit="0" * 40, protected={}, inputs={})
-        self.append("locked", lock.model_dump(mode="json"))
-        self.launch(reference, "baseline")
-        machine = Machine(
-            cpu="x", num_cpus=2, memory_bytes=1, kernel="6", python="3", torch="2", sandbox=""
-        )
-        self.append("baseline", {
-            "baseline": baseline().model_dump(mode="json"),
-            "machine": machine.model_dump(mode="json"),
-        })  # fmt: skip
-        self.append("proposed", {
-            "patches": [p.model_dump(mode="json") for p in PATCHES], "declined": [],
-            "incompatible": [],
-        })  # fmt: skip
-
-    def append(self, kind, body):
-        previous = self.events[-1].digest() if self.events else "0" * 64
-        self.events.append(
-            Event(seq=len(self.events), at="2026-01-01T00:00:00", kind=kind, body=body,
-                  previous=previous)
-        )  # fmt: skip
-
-    def launch(self, candidate, purpose, arm="", replicate=0, remarks=None):
-        name = f"t{len(self.events):04d}"
-        started = Trial(
-            trial_id=name, candidate=candidate, purpose=purpose, arm=arm, replicate=replicate,
-            outcome=Outcome.PREEMPTED, wall_s=0.0,
-        )  # fmt: skip
-        body = started.model_dump(mode="json")
-        self.append("trial_started", {**body, "remarks": remarks or {}})
-        outcome = Outcome.OK if fits(candidate) else Outcome.OOM
-        peak = 500_000_000 if outcome is Outcome.OK else None
-        ended = started.model_copy(update={"outcome": outcome, "wall_s": 5.0, "peak_bytes": peak})
-        self.append("trial_ended", ended.model_dump(mode="json"))
-
-    def perform(self, step):
-        match step:
-            case Launch(request=r):
-                self.launch(r.candidate, r.purpose, r.arm, r.replicate, r.remarks)
-            case Judge(trial=trial) if trial.purpose == "ablation":
-                update_s = true_update_s(trial.candidate)
-                self.append("measured", {"trial_id": trial.trial_id, "update_s": update_s})
-            case Judge(trial=trial):
-                ok = trial.outcome is Outcome.OK
-                refused = "cast" in trial.candidate.patches
-                finding = Finding(
-                    layer="precision", check="matmul", reason="bfloat16",
-                    ruling=Ruling.FAIL if refused else Ruling.PASS,
-                )  # fmt: skip
-                verdict = Verdict(
-                    subject="x", kind="screen", ruling=finding.ruling, findings=(finding,), rules=1
-                )
-                self.append("screened", {
-                    "trial_id": trial.trial_id,
-                    "verdict": verdict.model_dump(mode="json") if ok else None,
-                    "update_s": true_update_s(trial.candidate) if ok else None,
-                })  # fmt: skip
-            case Choose(candidate=candidate, parts=parts, reason=reason):
-                self.append("chosen", {
-                    "candidate": candidate.model_dump(mode="json"),
-                    "parts": [part.model_dump(mode="json") for part in parts], "reason": reason,
-                })  # fmt: skip
-
-    def run(self, most=400):
-        for _ in range(most):
-            step = next_step(self.contract, History.of(self.events))
-            if step is None:
-                return History.of(self.events)
-            self.perform(step)
-        raise AssertionError("the search does not end")
-
-
-def baseline():
-    near = Estimate(low=0.099, point=0.1, high=0.101)
-    return Baseline(
-        task_digest="0" * 64, machine_digest="0" * 64, trials=("t0001",), null_trials=(),
-        update_s=near, cold_start_s=3.0, launch_s=5.0, peak_bytes=600_000_000, phase_share={},
-        noise_sd=0.01, bias=0.0, least_detectable=0.02, bands=(), nondeterministic=False,
-        reference_trial="t0001", wall_s=50.0,
-    )  # fmt: skip
+from infrarsi.stages.measured import REDUCED
+from infrarsi.stages.steps import Launch, next_step
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +47,7 @@ def test_parts_are_attributed_their_gain(searched):
 
 def test_the_budget_of_trials_is_kept():
     history = World(contract(max_trials=4)).run()
-    screens = [each for each in history.screenings if "without the parts" not in each.reason]
+    screens = [each for each in history.screenings if each.reason != REDUCED]
     assert len(screens) <= 4
     assert history.choice is not None
 

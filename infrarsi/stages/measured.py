@@ -1,0 +1,103 @@
+"""What a search measured, kept apart by machine: figures of two machines are never mixed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from infrarsi.records.baseline import Baseline
+from infrarsi.records.candidate import Candidate
+from infrarsi.records.history import Prediction
+from infrarsi.records.machine import Machine
+from infrarsi.records.plan import Budget
+from infrarsi.records.report import Part
+from infrarsi.records.trial import Outcome, Trial
+from infrarsi.records.verdict import Ruling, Verdict
+
+AGAIN = "again, since its launch was disturbed"
+"""How the reason of a repeated screening begins."""
+
+REDUCED = "the winner without the parts that add nothing"
+"""The reason of the screening that ends an ablation."""
+
+
+LOST = frozenset({Outcome.PREEMPTED, Outcome.HARNESS_ERROR})
+"""Outcomes that count neither for nor against a candidate: the harness or a disk failed."""
+
+
+@dataclass(frozen=True)
+class Declined:
+    """A recipe that does not apply here, or an idea that was refused; and why."""
+
+    name: str
+    because: str
+    proposer: str = "patchbook"
+
+
+@dataclass(frozen=True)
+class Screening:
+    """What one trial of the search taught."""
+
+    trial: Trial
+    reason: str
+    """Why the search tried it."""
+    prediction: Prediction | None
+    verdict: Verdict | None
+    """``None`` where the launch did not get far enough to be judged."""
+    update_s: float | None
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether it repeats the screening before it."""
+        return self.reason.startswith(AGAIN)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The candidate that the search put forward, and what its parts add."""
+
+    candidate: Candidate
+    parts: tuple[Part, ...]
+    reason: str
+    winner: Candidate | None = None
+    """The candidate before the parts that add nothing were taken out. ``None``: not on record."""
+    budget: Budget | None = None
+    """What the search that came to it might spend. ``None``: not on record."""
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """One back-to-back confirmation."""
+
+    verdict: Verdict
+    body: dict[str, Any]
+    """Blocks, threshold and spent error rate, as the stage recorded them."""
+
+
+@dataclass
+class MachineSearch:
+    """The search on one machine."""
+
+    machine: Machine | None = None
+    """``None`` until its baseline."""
+    baseline: Baseline | None = None
+    launched: set[str] = field(default_factory=set)
+    """Ids of its trials, but for those of calibration."""
+    screenings: list[Screening] = field(default_factory=list)
+    ablation_s: dict[str, float | None] = field(default_factory=dict)
+    """Steady seconds an update of the ablation's launches, by trial id."""
+    choice: Choice | None = None
+    settled: frozenset[str] = frozenset()
+    """Ids of the trials that the choice rests on."""
+    confirmations: list[Confirmation] = field(default_factory=list)
+
+
+def status_of(screening: Screening) -> Literal["ok", "oom", "failed", "refused"]:
+    """Give what the search may learn from a screening."""
+    match screening.trial.outcome:
+        case Outcome.OOM | Outcome.AMBIGUOUS_MEMORY:
+            return "oom"
+        case Outcome.OK | Outcome.STOPPED_EARLY if screening.verdict is not None:
+            return "ok" if screening.verdict.ruling is Ruling.PASS else "refused"
+        case _:
+            return "failed"
