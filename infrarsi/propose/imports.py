@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
@@ -15,18 +16,21 @@ def reachable_files(sources: Mapping[str, str], entry: str) -> frozenset[str]:
     names a file (``exec(open("configurator.py").read())``) counts too. An entry that is not
     among the sources gives all of them.
     """
-    if entry not in sources:
-        return frozenset(sources)
-    found: set[str] = set()
-    pending = [entry]
+    return frozenset(files_in_order(sources, entry) if entry in sources else sources)
+
+
+def files_in_order(sources: Mapping[str, str], entry: str) -> tuple[str, ...]:
+    """Give the same files, the entry first, then those nearest to it by imports."""
+    found: dict[str, None] = {}
+    pending = deque([entry])
     while pending:
-        path = pending.pop()
+        path = pending.popleft()
         if path in found:
             continue
-        found.add(path)
+        found[path] = None
         for name in _mentioned(sources[path], PurePosixPath(path)):
             pending += _files_of(sources, name, PurePosixPath(path).parent)
-    return frozenset(found)
+    return tuple(found)
 
 
 def _mentioned(text: str, path: PurePosixPath) -> Iterator[str]:

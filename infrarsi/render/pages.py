@@ -8,6 +8,7 @@ from infrarsi.render.confirmation_plot import draw_strip
 from infrarsi.render.document import Document, Figure, code, line
 from infrarsi.render.facts import facts_of
 from infrarsi.render.headline import contradictions, headline_of
+from infrarsi.render.ideas import ideas_section
 from infrarsi.render.ledger import (
     cost_section,
     limits_section,
@@ -41,6 +42,7 @@ def document_of(report: Report, *, most_trials: int | None = None) -> Document:
             search_section(report),
             confirmation_section(report),
             winner_section(report),
+            ideas_section(report),
             phases_section(report),
             memory_section(report),
             refusals_section(report),
