@@ -43,7 +43,10 @@ def init(
     memory: Annotated[
         str | None, typer.Option(help="Memory capacity of a trial: 1500MB, 1.5GiB.")
     ] = None,
-    python: Annotated[str | None, typer.Option(help="The training interpreter.")] = None,
+    python: Annotated[
+        str | None,
+        typer.Option(help="What trains: an interpreter, a virtual environment or conda prefix."),
+    ] = None,
     inputs: Annotated[
         list[str] | None, typer.Option("--input", help="A git-ignored input to lock and mount.")
     ] = None,

@@ -90,9 +90,8 @@ def remove_branch(repository: Repository, promotion: Promotion) -> None:
 
 def _launch_file(workspace: Workspace, candidate: Candidate, invocation: Invocation) -> bytes:
     """Give the settings of the launch as a file that people and programs can read."""
-    argv = [workspace.contract.task.command[0], *invocation.argv[1:]]
     said = {
-        "command": argv,
+        "command": list(invocation.argv),
         "environment": invocation.env,
         "unset": list(invocation.unset),
         "folder": workspace.contract.task.folder,
@@ -110,7 +109,7 @@ def _launch_words(
     workspace: Workspace, invocation: Invocation, verdict: Verdict
 ) -> tuple[str, str]:
     env = [f"{name}={shlex.quote(value)}" for name, value in sorted(invocation.env.items())]
-    typed = shlex.join([workspace.contract.task.command[0], *invocation.argv[1:]])
+    typed = shlex.join(invocation.argv)
     speedup = verdict.speedup
     found = (
         f"{speedup.point:.2f}x the reference's speed, interval [{speedup.low:.2f}, "

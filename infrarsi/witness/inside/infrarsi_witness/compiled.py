@@ -27,6 +27,7 @@ def place(gate, recorder):
         result = original(model, *args, **kwargs)
         try:
             _stay_out(patched)
+            _hook_steps_again()
             recorder.compiled = recorder.compiled or model is not None
             if model is None or result is model:
                 return result
@@ -45,10 +46,28 @@ def place(gate, recorder):
 
 def _stay_out(done):
     """Tell dynamo, once it is loaded, to let every frame of ours run as it is."""
-    rules = sys.modules.get("torch._dynamo.trace_rules")
-    if rules is not None and "rules" not in done:
-        done.add("rules")
-        rules.add(__name__.rsplit(".", 1)[0])
+    for name in ("torch._dynamo.trace_rules", "torch._dynamo.skipfiles"):  # the latter until 2.2
+        add = getattr(sys.modules.get(name), "add", None)
+        if add is not None and "rules" not in done:
+            done.add("rules")
+            add(__name__.rsplit(".", 1)[0])
+
+
+def _hook_steps_again():
+    """Give torch's optimizers their hooks back: dynamo of 2.2 takes them off the classes."""
+    hooked_step = getattr(torch.optim.Optimizer, "profile_hook_step", None)
+    if hooked_step is None:
+        return
+    for kind in list(vars(torch.optim).values()):
+        if not (isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)):
+            continue
+        step = vars(kind).get("step")
+        if not getattr(step, "hooked", False):  # torch hooks it when the first one is made
+            continue
+        again = hooked_step(step)
+        if getattr(step, "__code__", None) is not again.__code__:
+            again._torchdynamo_inline = step
+            kind.step = again
 
 
 def _meet_modules(kind, patched, gate, recorder):
