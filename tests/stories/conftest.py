@@ -1,5 +1,6 @@
 """A user's repository, and the command line as the user types it."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,10 @@ class User:
     def __init__(self, root):
         self.root = root
 
-    def infrarsi(self, *arguments, code=0, timeout=280):
+    def infrarsi(self, *arguments, code=0, timeout=280, env=None):
         done = subprocess.run(
             [sys.executable, "-m", "infrarsi", *arguments], cwd=self.root, capture_output=True,
-            text=True, timeout=timeout, check=False,
+            text=True, timeout=timeout, check=False, env=env,
         )  # fmt: skip
         assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
         return done
@@ -45,6 +46,12 @@ class User:
         assert lines[-2].startswith("infrarsi: "), done.stderr
         assert lines[-1].startswith("  -> "), done.stderr
         return lines[-2] + "\n" + lines[-1]
+
+    def first(self, source):
+        """Commit what the training that speaks for itself does before it says anything."""
+        (self.root / "first.py").write_text(source)
+        self.git("add", "-A")
+        self.git("commit", "-qm", "first", "--allow-empty")
 
     def edit_contract(self, change):
         place = self.root / "infrarsi.yaml"
@@ -93,3 +100,35 @@ def measured(measured_template, tmp_path):
     """A user whose contract is locked and whose reference is measured."""
     shutil.copytree(measured_template, tmp_path / "training", symlinks=True)
     return User(tmp_path / "training")
+
+
+@pytest.fixture
+def speaking(tmp_path):
+    """A user whose training speaks for itself: for all that does not depend on torch."""
+    return make_user(tmp_path / "mein größtes training", TRAINING.parent / "speaking")
+
+
+@pytest.fixture(scope="session")
+def path_without_bwrap(tmp_path_factory):
+    """A folder for the PATH of a machine that has everything but bubblewrap."""
+    folder = tmp_path_factory.mktemp("bin")
+    for place in os.environ["PATH"].split(os.pathsep):
+        for program in Path(place).iterdir() if Path(place).is_dir() else ():
+            link = folder / program.name
+            if program.name != "bwrap" and not link.exists():
+                link.symlink_to(program)
+    return str(folder)
+
+
+@pytest.fixture
+def uncontained(monkeypatch, path_without_bwrap):
+    """A machine without bubblewrap."""
+    monkeypatch.setenv("PATH", path_without_bwrap)
+
+
+@pytest.fixture(params=["contained", "uncontained"])
+def either_tier(request):
+    """A machine with bubblewrap, where it works here, and one without."""
+    if request.param == "uncontained":
+        request.getfixturevalue("uncontained")
+    return request.param
