@@ -177,3 +177,29 @@ def _locally_bound(source: Source) -> frozenset[str]:
         names |= {name.value for name in stores(function.body)}
         names |= {name.value for name in stores(function.params)}
     return frozenset(names)
+
+
+def with_keyword(call: cst.Call, name: str, value: str) -> cst.Call:
+    """Give a call with one more keyword at its end, laid out as the others are."""
+    new = cst.Arg(
+        expression(value), keyword=cst.Name(name),
+        equal=cst.AssignEqual(
+            whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
+        ),
+    )  # fmt: skip
+    if not call.args:
+        return call.with_changes(args=[new])
+    last = call.args[-1]
+    between = next(
+        (
+            each.comma.whitespace_after
+            for each in call.args[:-1]
+            if isinstance(each.comma, cst.Comma)
+        ),
+        cst.SimpleWhitespace(" "),
+    )
+    kept = last.with_changes(
+        comma=cst.Comma(whitespace_after=between), whitespace_after_arg=cst.SimpleWhitespace("")
+    )
+    new = new.with_changes(comma=last.comma, whitespace_after_arg=last.whitespace_after_arg)
+    return call.with_changes(args=[*call.args[:-1], kept, new])

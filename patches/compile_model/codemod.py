@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 import libcst as cst
 
+from infrarsi.propose.huggingface import trained_by_library, training_arguments
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Repository
-from infrarsi.propose.rewrite import Rewrite
-from infrarsi.propose.source import Source, dotted, method_call, read_sources
+from infrarsi.propose.rewrite import Rewrite, with_keyword
+from infrarsi.propose.source import Source, dotted, keywords, method_call, read_sources
 from infrarsi.propose.training import (
     Build,
     after_branches,
@@ -42,6 +43,8 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
                 raise DoesNotApply(
                     f"{source.path} uses {match[0]}, which has its own ways to compile"
                 )
+    if trained_by_library(repository) and not any(backward_calls(each) for each in read):
+        return _for_trainer(repository)
     build = _trained(repository)
     rewrite = Rewrite(build.source)
     rewrite.put_after(last_rebinding(build), f"{build.name}.compile()")
@@ -95,3 +98,20 @@ def backward_calls_in(build: Build, training: set[str]) -> list[cst.Call]:
         for call in build.source.every(cst.Call, scope)
         if (dotted(call.func) or "").rpartition(".")[2] in training
     ]
+
+
+def _for_trainer(repository: Repository) -> dict[str, str]:
+    """Ask transformers' Trainer to compile, where its arguments are made in code."""
+    calls = list(training_arguments(repository))
+    if len(calls) != 1:
+        raise DoesNotApply(
+            "a Trainer runs the loop, and its arguments are not made in one place of the sources; "
+            "its flag --torch_compile is a matter of the launch"
+        )
+    source, call = calls[0]
+    given = keywords(call)
+    if any(name.startswith("torch_compile") or "*" in name for name in given):
+        raise DoesNotApply(f"{source.path} already decides about compiling")
+    rewrite = Rewrite(source)
+    rewrite.replace(call, with_keyword(call, "torch_compile", "True"))
+    return {source.path: rewrite.text()}

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import libcst as cst
 
+from infrarsi.propose.huggingface import training_arguments
 from infrarsi.propose.recipe import DoesNotApply
-from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.repository import Repository
+from infrarsi.propose.rewrite import Rewrite, with_keyword
 from infrarsi.propose.source import Source, keywords, literal, read_sources
 
 from .loops import fuse_loop
@@ -22,32 +24,39 @@ _FUSED = frozenset(
 
 
 def transform(sources: Mapping[str, str]) -> dict[str, str]:
-    """Fuse torch's own optimizers, and loops that do the same by hand."""
-    changed, reasons = {}, []
+    """Fuse torch's own optimizers, loops that do the same by hand, and transformers' choice."""
     read = read_sources(sources)
+    rewrites = {source.path: Rewrite(source) for source in read}
+    changed, reasons = set(), []
     sparse = any("sparse=True" in source.text for source in read)
     for source in read:
-        rewrite, found = Rewrite(source), 0
+        rewrite = rewrites[source.path]
         for call in source.every(cst.Call):
             if source.qualified(call.func) in _FUSED:
                 reason = (
                     "gradients of embeddings are sparse" if sparse else _fuse_call(rewrite, call)
                 )
-                found += reason is None
+                changed |= {source.path} if reason is None else set()
                 reasons += [reason] if reason else []
         for loop in source.every(cst.For):
             try:
-                found += fuse_loop(source, rewrite, loop)
+                changed |= {source.path} if fuse_loop(source, rewrite, loop) else set()
             except DoesNotApply as answer:
                 reasons.append(answer.because)
-        if found:
-            changed[source.path] = rewrite.text()
+    for source, call in training_arguments(Repository(read)):
+        given = keywords(call).get("optim")
+        if literal(given) == "adamw_torch" and isinstance(given, cst.SimpleString):
+            quote = given.quote
+            rewrites[source.path].replace(given, f"{quote}adamw_torch_fused{quote}")
+            changed.add(source.path)
+        elif given is not None:
+            reasons.append(f"transformers' optimizer is {source.code(given)}")
     if not changed:
         raise DoesNotApply(
             "; ".join(dict.fromkeys(reasons))
             or "no torch.optim Adam, AdamW or SGD is made, and no loop over parameters updates them"
         )
-    return changed
+    return {path: rewrites[path].text() for path in sorted(changed)}
 
 
 def _fuse_call(rewrite: Rewrite, call: cst.Call) -> str | None:
@@ -65,28 +74,10 @@ def _fuse_call(rewrite: Rewrite, call: cst.Call) -> str | None:
         return f"{source.code(call.func)} chooses foreach at run time"
     if not call.args:
         return f"{source.code(call.func)} gets no parameters here"
+    whole = with_keyword(call, "fused", "True")
     kept = [
-        each for each in call.args
+        each for each in whole.args[:-1]
         if each.keyword is None or each.keyword.value not in ("foreach", "fused")
     ]  # fmt: skip
-    equal = cst.AssignEqual(
-        whitespace_before=cst.SimpleWhitespace(""), whitespace_after=cst.SimpleWhitespace("")
-    )
-    last = call.args[-1]
-    comma = last.comma if isinstance(last.comma, cst.Comma) else cst.MaybeSentinel.DEFAULT
-    separator = cst.Comma(whitespace_after=_between(call))
-    new = cst.Arg(
-        cst.Name("True"), keyword=cst.Name("fused"), equal=equal, comma=comma,
-        whitespace_after_arg=last.whitespace_after_arg,
-    )  # fmt: skip
-    kept[-1] = kept[-1].with_changes(comma=separator, whitespace_after_arg=cst.SimpleWhitespace(""))
-    rewrite.replace(call, call.with_changes(args=[*kept, new]))
+    rewrite.replace(call, whole.with_changes(args=[*kept, whole.args[-1]]))
     return None
-
-
-def _between(call: cst.Call) -> cst.BaseParenthesizableWhitespace:
-    """Give the white space that stands between this call's arguments."""
-    for each in call.args[:-1]:
-        if isinstance(each.comma, cst.Comma):
-            return each.comma.whitespace_after
-    return cst.SimpleWhitespace(" ")

@@ -6,9 +6,11 @@ from collections.abc import Mapping
 
 import libcst as cst
 
+from infrarsi.propose.huggingface import training_arguments
 from infrarsi.propose.recipe import DoesNotApply
+from infrarsi.propose.repository import Repository
 from infrarsi.propose.rewrite import Rewrite
-from infrarsi.propose.source import Source, dotted, read_sources, text_of
+from infrarsi.propose.source import Source, dotted, keywords, literal, read_sources, text_of
 
 _CHECKPOINT = frozenset(
     {"torch.utils.checkpoint.checkpoint", "torch.utils.checkpoint", "checkpoint.checkpoint"}
@@ -23,38 +25,75 @@ _OPTIONS = frozenset(
         "early_stop",
     }
 )
+_SWITCHES = frozenset({"gradient_checkpointing", "activation_checkpointing"})
+"""transformers' older and newer name."""
+_ENABLES = tuple(f".{name}_enable" for name in sorted(_SWITCHES))
 _NO_FLAG = ("self.training", "torch.is_grad_enabled()", "model.training")
 
 
 def transform(sources: Mapping[str, str]) -> dict[str, str]:
     """Call directly what is checkpointed."""
-    changed, reasons = {}, []
-    for source in read_sources(sources, "checkpoint"):
-        rewrite, found = Rewrite(source), 0
-        for call in source.every(cst.Call):
-            if source.qualified(call.func) not in _CHECKPOINT or not call.args:
-                continue
-            reason = _reason(source, call)
-            if reason is None:
-                rewrite.replace(call, _direct(call))
-                found += 1
-            else:
-                reasons.append(f"{reason} ({source.path}, line {source.line(call)})")
-        for call in source.every(cst.Call):
-            statement = source.parents[source.parents[call]]
-            switches = (dotted(call.func) or "").endswith(".gradient_checkpointing_enable")
-            if switches and isinstance(statement, cst.SimpleStatementLine):
-                flag = _flag(source, call)
-                if flag is None:
-                    rewrite.remove(statement)
-                    found += 1
-                else:
-                    reasons.append(f"{flag} ({source.path}, line {source.line(call)})")
+    changed: dict[str, str] = {}
+    reasons: list[str] = []
+    read = read_sources(sources, "checkpoint")
+    arguments = list(training_arguments(Repository(read)))
+    for source in read:
+        rewrite = Rewrite(source)
+        made = [call for where, call in arguments if where is source]
+        found = _switch_off(rewrite, made, reasons)
+        found += _call_directly(rewrite, reasons)
+        found += _leave_out_switches(rewrite, reasons)
         if found:
             changed[source.path] = rewrite.text()
     if not changed:
         raise DoesNotApply("; ".join(reasons) or "nothing calls torch.utils.checkpoint.checkpoint")
     return changed
+
+
+def _switch_off(rewrite: Rewrite, made: list[cst.Call], reasons: list[str]) -> int:
+    """Turn recomputation off where TrainingArguments are made in code."""
+    source, found = rewrite.source, 0
+    for call in made:
+        for name, value in keywords(call).items():
+            if name not in _SWITCHES or literal(value) in (False, None):
+                continue
+            if literal(value) is True:
+                rewrite.replace(value, "False")
+                found += 1
+            else:
+                where = f"{source.path}, line {source.line(call)}"
+                reasons.append(f"recomputation is behind {text_of(value)} ({where})")
+    return found
+
+
+def _call_directly(rewrite: Rewrite, reasons: list[str]) -> int:
+    source, found = rewrite.source, 0
+    for call in source.every(cst.Call):
+        if source.qualified(call.func) not in _CHECKPOINT or not call.args:
+            continue
+        reason = _reason(source, call)
+        if reason is None:
+            rewrite.replace(call, _direct(call))
+            found += 1
+        else:
+            reasons.append(f"{reason} ({source.path}, line {source.line(call)})")
+    return found
+
+
+def _leave_out_switches(rewrite: Rewrite, reasons: list[str]) -> int:
+    """Take out ``model.gradient_checkpointing_enable()``."""
+    source, found = rewrite.source, 0
+    for call in source.every(cst.Call):
+        statement = source.parents[source.parents[call]]
+        switches = (dotted(call.func) or "").endswith(_ENABLES)
+        if switches and isinstance(statement, cst.SimpleStatementLine):
+            flag = _flag(source, call)
+            if flag is None:
+                rewrite.remove(statement)
+                found += 1
+            else:
+                reasons.append(f"{flag} ({source.path}, line {source.line(call)})")
+    return found
 
 
 def _reason(source: Source, call: cst.Call) -> str | None:

@@ -35,7 +35,13 @@ class Session:
 
 SESSIONS = {
     "tiny_moe": Session("python train.py --config config/base.yaml", "1GB"),
-    "hf_trainer": Session("python train.py", "2GB"),
+    "hf_trainer": Session(
+        "python train.py --output_dir out --max_steps 500 --per_device_train_batch_size 2"
+        " --gradient_accumulation_steps 2 --gradient_checkpointing True --optim adamw_torch"
+        " --learning_rate 2e-3 --lr_scheduler_type cosine --warmup_steps 20 --weight_decay 0.1"
+        " --logging_steps 1 --save_strategy no --report_to none",
+        "2GB",
+    ),
     "ddp_gpt": Session("torchrun --standalone --nproc_per_node=2 train.py", "1GB"),
 }
 

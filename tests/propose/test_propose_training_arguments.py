@@ -1,0 +1,88 @@
+"""What transformers' TrainingArguments say in code is changed there; flags are left to knobs."""
+
+from __future__ import annotations
+
+import pytest
+
+IN_CODE = """
+    from transformers import Trainer, TrainingArguments
+
+    args = TrainingArguments(
+        output_dir="out",
+        gradient_checkpointing=True,  # saves memory
+        optim='adamw_torch',
+        learning_rate=1e-4,
+    )
+    Trainer(model=model, args=args).train()
+"""
+
+SUBCLASS = """
+    import transformers as hf
+    from dataclasses import dataclass
+
+    @dataclass
+    class Arguments(hf.TrainingArguments):
+        project: str = "mine"
+
+    def main():
+        hf.Trainer(model, Arguments("out", gradient_checkpointing=True, optim="adamw_torch")).train()
+"""
+
+TRL = """
+    import trl
+
+    def main():
+        config = trl.SFTConfig(output_dir="out", gradient_checkpointing = True, optim="adamw_torch")
+        trl.SFTTrainer(model="here", args=config).train()
+"""
+
+FROM_FLAGS = """
+    from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+    args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+    Trainer(model=model, args=args).train()
+"""
+
+
+@pytest.mark.parametrize("form", [IN_CODE, SUBCLASS, TRL])
+def test_recomputation_is_switched_off(transform, form):
+    after = transform("no_recompute", form)
+    assert after.count("False") == 1
+    assert "True" not in after
+
+
+@pytest.mark.parametrize("form", [IN_CODE, SUBCLASS, TRL])
+def test_the_fused_kernel_of_the_same_optimizer_is_chosen(transform, form):
+    after = transform("fused_optimizer", form)
+    assert after.count("adamw_torch_fused") == 1
+
+
+@pytest.mark.parametrize("form", [IN_CODE, SUBCLASS, TRL])
+def test_the_trainer_is_asked_to_compile(transform, form):
+    after = transform("compile_model", form)
+    assert after.count("torch_compile=True") == 1
+
+
+def test_the_layout_stays(transform):
+    after = transform("compile_model", IN_CODE)
+    assert "    learning_rate=1e-4,\n    torch_compile=True,\n)" in after
+
+
+@pytest.mark.parametrize(
+    ("recipe", "form", "because"),
+    [
+        ("no_recompute", IN_CODE.replace("=True,", "=save_memory,"), "behind save_memory"),
+        ("no_recompute", IN_CODE.replace("=True,", "=False,"), "nothing calls"),
+        ("fused_optimizer", IN_CODE.replace("adamw_torch", "adafactor"), "adafactor"),
+        ("fused_optimizer", FROM_FLAGS, "no torch.optim"),
+        ("compile_model", FROM_FLAGS, "--torch_compile is a matter of the launch"),
+        ("compile_model", IN_CODE.replace("learning_rate=1e-4", "**more"), "already decides"),
+        (
+            "compile_model",
+            IN_CODE.replace("learning_rate=1e-4", 'torch_compile_backend="aot_eager"'),
+            "already decides",
+        ),
+    ],
+)
+def test_what_somebody_chose_or_the_launch_decides_stays(declines, recipe, form, because):
+    assert because in declines(recipe, form)
