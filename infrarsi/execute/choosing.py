@@ -156,8 +156,8 @@ def refuse_runner(command: Sequence[str]) -> None:
         )
 
 
-def of_contract(task: Task, root: Path) -> Interpreter:
-    """Give the interpreter that a contract names, seen to be able to train.
+def of_contract(task: Task, root: Path) -> Choice:
+    """Give the interpreter of a contract, seen to be able to train.
 
     Raises
     ------
@@ -165,10 +165,12 @@ def of_contract(task: Task, root: Path) -> Interpreter:
         There is none, or it cannot train.
     """
     if task.python is not None:
-        place = locate(task.python, folders=(root,))
+        place, why = locate(task.python, folders=(root,)), "named in the contract"
+    elif (of_command := _named_by(task.command[0], root / task.folder)) is not None:
+        place, why = of_command, "which the command names"
     else:
-        place = _named_by(task.command[0], root / task.folder) or ours()
-    return require_training(look(place, folder=root))
+        place, why = ours(), "the one that InfraRSI runs under"
+    return Choice(require_training(look(place, folder=root)), why, task.python)
 
 
 def _chosen(executable: Path, why: str, root: Path) -> Choice:

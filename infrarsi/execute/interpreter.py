@@ -116,7 +116,9 @@ class Interpreter:
 
         Sources within the repository are left out: a trial has its own.
         """
-        places = {self.prefix, self.base_prefix, *_hops(self.executable)}
+        # Scripts name the environment by its real path, even where the folder is a link.
+        prefixes = {self.prefix, self.base_prefix}
+        places = {*prefixes, *(each.resolve() for each in prefixes), *_hops(self.executable)}
         places |= {each for each in self.sources if not each.is_relative_to(root)}
         aside = {Path("/"), root}
         return tuple(sorted(each for each in places - aside if each.exists()))
@@ -226,13 +228,13 @@ def _ask(
     if done.returncode == 0 and answers:
         said: dict[str, Any] = json.loads(answers[-1].removeprefix(_MARK))
         return said
-    last = next(iter(reversed(done.stderr.strip().splitlines())), "it said nothing")
+    said_lines = done.stderr.strip().splitlines() or ["it said nothing"]
     if not any(words in done.stderr for words in _PYTHONS_OWN_WORDS):
         raise ReferenceFailedError(
-            f"{executable} is no Python interpreter: {last[:200]}", hint=NAME_ANOTHER
+            f"{executable} is no Python interpreter: {said_lines[0][:200]}", hint=NAME_ANOTHER
         )
     raise ReferenceFailedError(
-        f"the training interpreter {executable} fails: {last[:300]}",
+        f"the training interpreter {executable} fails: {said_lines[-1][:300]}",
         hint="see that `python -c 'import torch'` works with it",
     )
 

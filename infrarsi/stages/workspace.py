@@ -68,7 +68,7 @@ class Workspace:
     @cached_property
     def interpreter(self) -> Interpreter:
         """The training interpreter, seen to be able to train."""
-        return of_contract(self.contract.task, self.root)
+        return of_contract(self.contract.task, self.root).interpreter
 
     @property
     def python(self) -> str:

@@ -64,7 +64,9 @@ def test_an_environment_within_the_repository_is_recorded_relative_to_it(root):
         assert choice.why == "named by --python"
     task = Task(command=COMMAND, python=choice.recorded, surface=Surface(editable=("*.py",)),
                 memory=Memory(capacity_bytes=1))  # fmt: skip
-    assert of_contract(task, root).executable == root / ".venv" / "bin" / "python"
+    contracted = of_contract(task, root)
+    assert contracted.interpreter == choice.interpreter
+    assert contracted.why == "named in the contract"
 
 
 def test_one_elsewhere_is_recorded_whole(root, tmp_path):

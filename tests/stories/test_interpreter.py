@@ -9,6 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from infrarsi.records.plan import Contract
+from infrarsi.records.task import Memory, Surface, Task
+from infrarsi.store.contract import write_contract
+
 pytestmark = pytest.mark.training
 
 SEEN = """
@@ -45,14 +49,11 @@ def commit_look(user, place):
 
 
 def test_an_ignored_environment_in_the_repository_trains_and_is_named_in_the_contract(user):
-    pytest.importorskip("torch")
     place = user.root / ".venv"
     make_environment(place)
     (user.root / ".gitignore").write_text(".venv/\n")
     user.git("add", ".gitignore")
     commit_look(user, place)
-    nested = user.root / "sub"
-    nested.mkdir()
     said = user.infrarsi("init", "--python", ".venv", "--", "python", "train.py").stdout
     assert "Training interpreter:" in said
     assert "named by --python" in " ".join(said.split())
@@ -63,17 +64,22 @@ def test_an_ignored_environment_in_the_repository_trains_and_is_named_in_the_con
     assert locked["kind"] == "locked"
 
 
-def test_an_interpreter_that_is_gone_is_told_by_the_next_command(measured):
-    def remove(contract):
-        contract["task"]["python"] = "envs/removed"
+def write_task(user, python):
+    """Write a contract by hand, as a user may."""
+    task = Task(command=("python", "train.py"), python=python,
+                surface=Surface(editable=("**/*.py",)), memory=Memory(capacity_bytes=2**30))  # fmt: skip
+    write_contract(user.root / "infrarsi.yaml", Contract(name="training", task=task))
 
-    measured.edit_contract(remove)
-    said = measured.refused("init", "--relock", code=8)
+
+def test_an_interpreter_that_is_gone_is_told(user):
+    write_task(user, "envs/removed")
+    said = user.refused("init", code=8)
     assert "no interpreter at envs/removed" in said
     assert "task.python" in said
 
 
-def test_an_interpreter_is_named_where_a_contract_is_drafted(measured):
-    said = measured.refused("init", "--relock", "--python", ".venv", code=2)
-    assert "--python" in said
+def test_an_interpreter_is_named_where_a_contract_is_drafted(user):
+    write_task(user, None)
+    said = user.refused("init", "--python", ".venv", code=2)
+    assert "--python counts where a contract is drafted" in said
     assert "task.python" in said
