@@ -102,6 +102,22 @@ def script_of(repository: Repository, command: Sequence[str], folder: str) -> st
     return name
 
 
+def named_inputs(root: Path, start: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Give inputs by their paths from the root, as typed where init was started or from the root.
+
+    One outside the repository stays relative where it was typed so, and absolute where not.
+    """
+    found = []
+    for name in names:
+        beside = Path(os.path.normpath(start.resolve() / name))
+        place = beside if beside.exists() else Path(os.path.normpath(root / name))
+        if Path(name).is_absolute() and not place.is_relative_to(root):
+            found.append(str(place))
+        else:
+            found.append(os.path.relpath(place, root))
+    return tuple(found)
+
+
 def _module(place: Path, root: Path, tracked: Sequence[str]) -> str | None:
     """Find the file of a module run with ``-m``: below the folder, or a source folder anywhere."""
     if not place.is_relative_to(root):

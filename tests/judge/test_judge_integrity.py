@@ -88,6 +88,24 @@ def test_a_module_of_the_repository_passes(bench, file):
     assert rulings(loaded(bench, file))["loaded_files"] == "pass"
 
 
+def test_code_of_the_users_checkout_fails_though_the_reference_loads_it_too(bench):
+    """An editable install of an uncontained trial: what ran was not the trial's code."""
+    theirs = "/home/me/repo/src/mine/model.py"
+    roots = ("/home/me/repo/.infrarsi/trees/t0001", "/scratch")
+    for checkout, ruling in (("/home/me/repo", "fail"), (None, "pass")):
+        case = loaded(bench, theirs, by_reference=(theirs,))
+        source = case.candidate.source.model_copy(
+            update={"checkout": checkout, "allowed_roots": roots}
+        )
+        case = replace(case, candidate=replace(case.candidate, source=source))
+        assert rulings(case)["loaded_files"] == ruling
+    own = f"{roots[0]}/src/mine/model.py"
+    case = loaded(bench, own)
+    source = source.model_copy(update={"checkout": "/home/me/repo"})
+    case = replace(case, candidate=replace(case.candidate, source=source))
+    assert rulings(case)["loaded_files"] == "pass"
+
+
 def test_what_the_reference_loads_too_passes(bench):
     files = ("/opt/shared/plugin.py", "/reference/copy/random.py")
     case = loaded(bench, files[0], "/repo/random.py", by_reference=files)
