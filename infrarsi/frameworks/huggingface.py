@@ -10,14 +10,18 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from infrarsi.edits.config_file import keys_in
+from infrarsi.errors import ContractError
 from infrarsi.frameworks.said import Said, read_said
 from infrarsi.frameworks.training_arguments import find_training_arguments
 from infrarsi.records.base import Scalar
-from infrarsi.records.task import Knob, same_scalar
+from infrarsi.records.task import ConfigKey, Knob, same_scalar
 
 Drafted: TypeAlias = tuple[tuple[Knob, ...], tuple[str, ...]]
 """Knobs, and the constraints between them."""
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "mpirun", "torch.distributed.run"})
+_TRANSFORMERS = re.compile(r"^\s*(import|from)\s+(transformers|trl)\b", re.MULTILINE)
+_ATTENTION = "attn_implementation"
 _WORKERS = "dataloader_num_workers"
 
 
@@ -58,8 +62,9 @@ def draft_huggingface(
         sources, classes=catalogue["classes"], parsers=catalogue["parsers"]
     )
     said = read_said(found, command, configured=configured, folder=folder) if found else None
+    elsewhere = _attention_in_files(sources, configured)
     if said is None:
-        return (), ()
+        return elsewhere, ()
     rows = [_known_as(row, said) for row in catalogue["flags"]]
     rows = [row for row in rows if _makes_sense(row, said, command, device=device, torch=torch)]
     knobs = {row["name"]: knob for row in rows if (knob := _knob(row, said)) is not None}
@@ -74,7 +79,8 @@ def draft_huggingface(
         else:
             constraints.append(f"{knob.name} == {row['default']!r} or {_WORKERS} > 0")
     batch, product = _batch(catalogue["batch"], said)
-    return (*knobs.values(), *batch), (*product, *constraints)
+    library = (*knobs.values(), *batch), (*product, *constraints)
+    return joined_drafts((elsewhere, ()), library)
 
 
 def joined_drafts(general: Drafted, library: Drafted) -> Drafted:
@@ -85,6 +91,29 @@ def joined_drafts(general: Drafted, library: Drafted) -> Drafted:
         each for each in general[1] if known.isdisjoint(re.findall(r"[A-Za-z_]\w*", each))
     ]
     return (*library[0], *knobs), (*library[1], *constraints)
+
+
+def _attention_in_files(
+    sources: Mapping[str, str], configured: Mapping[str, bytes]
+) -> tuple[Knob, ...]:
+    """Give a knob for step-by-step attention that a configuration file of the command chooses."""
+    if not any(_TRANSFORMERS.search(text) for text in sources.values()):
+        return ()
+    for file, content in configured.items():
+        try:
+            keys = keys_in(file, content)
+        except ContractError:  # whoever reads the file will say so
+            continue
+        for key, value in keys.items():
+            if key.rpartition(".")[2].lstrip("_") == _ATTENTION and value == "eager":
+                reach = ConfigKey(file=file, key=key)
+                return (
+                    Knob(
+                        name=_ATTENTION, reach=reach, values=("eager", "sdpa"), default="eager",
+                        raises_memory="down",
+                    ),
+                )  # fmt: skip
+    return ()
 
 
 def _known_as(row: Mapping[str, Any], said: Said) -> Mapping[str, Any]:

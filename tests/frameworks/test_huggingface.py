@@ -65,7 +65,7 @@ def draft(script, *words, program=("python", "train.py"), device="cpu", torch="2
 def test_the_librarys_defaults_hold_where_the_command_is_silent():
     knobs, constraints = draft(SCRIPT)
     assert set(knobs) == {
-        "gradient_checkpointing", "torch_compile", "dataloader_num_workers",
+        "gradient_checkpointing", "dataloader_num_workers",
         "per_device_train_batch_size", "gradient_accumulation_steps",
     }  # fmt: skip
     assert knobs["gradient_checkpointing"].default is False
@@ -127,7 +127,7 @@ def test_an_older_torch_has_the_slower_optimizer_by_default():
 
 def test_loader_settings_for_accelerators_need_workers():
     knobs, constraints = draft(SCRIPT, device="cuda")
-    assert {"dataloader_pin_memory", "dataloader_prefetch_factor"} <= set(knobs)
+    assert {"dataloader_pin_memory", "dataloader_prefetch_factor", "torch_compile"} <= set(knobs)
     assert "dataloader_prefetch_factor == None or dataloader_num_workers > 0" in constraints
     assert "dataloader_persistent_workers == False or dataloader_num_workers > 0" in constraints
 
@@ -216,3 +216,14 @@ def test_the_librarys_rows_count_where_two_drafts_meet():
         ("own", (1, 2)),
     ]
     assert constraints == ("batch > 0", "own > 0")
+
+
+def test_attention_chosen_in_a_models_configuration_is_a_key_of_it():
+    content = json.dumps({"model_type": "qwen3", "_attn_implementation": "eager"})
+    words = ("--config_name", "model/config.json")
+    knobs, _ = draft(SCRIPT, *words, files={"model/config.json": content})
+    assert knobs["attn_implementation"].reach == ConfigKey(
+        file="model/config.json", key="_attn_implementation"
+    )
+    assert "attn_implementation" in draft(IN_CODE, *words, files={"model/config.json": content})[0]
+    assert draft("import other", *words, files={"model/config.json": content}) == ({}, ())
