@@ -86,3 +86,40 @@ def test_the_layout_stays(transform):
 )
 def test_what_somebody_chose_or_the_launch_decides_stays(declines, recipe, form, because):
     assert because in declines(recipe, form)
+
+
+OWN_STEPS = """
+    import gc
+    import torch
+    import transformers
+    from transformers import Trainer
+
+    class Base(Trainer):
+        pass
+
+    class Mine(Base):
+        def training_step(self, model, inputs, num_items=None):
+            loss = super().training_step(model, inputs, num_items)
+            torch.cuda.empty_cache()
+            return loss
+
+        def evaluate(self):
+            torch.cuda.empty_cache()
+
+    class Tidy(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            if state.global_step % 10 == 0:
+                gc.collect()
+"""
+
+
+def test_a_trainers_own_steps_wait_for_nothing(transform):
+    after = transform("fewer_syncs", OWN_STEPS)
+    assert after.count("empty_cache") == 1
+    assert "gc.collect" not in after
+    assert after.index("def evaluate") < after.index("empty_cache")
+
+
+def test_steps_of_something_else_are_left_alone(declines):
+    other = OWN_STEPS.replace("transformers", "formers")
+    assert "no training loop" in declines("fewer_syncs", other)
