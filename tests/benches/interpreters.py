@@ -71,6 +71,7 @@ def main(given: list[str], make: list[str], into: Path, *, compile_too: bool) ->
         if compile_too:
             seen.compiled = compare_compiled(interpreter.executable)
         all_seen.append(seen)
+        print(as_markdown(all_seen[-1:]), file=sys.stderr, flush=True)
     print(as_markdown(all_seen))
 
 
@@ -153,9 +154,16 @@ def compare_compiled(python: Path) -> str:
     if without is None or with_it is None:
         return "compiles nothing here" if without is None else "fails under the witness"
     differ = [case for case in without if without[case] != with_it.get(case)]
+    for case in differ:
+        for name, counted in without[case].items():
+            if counted != with_it[case][name]:
+                print(f"{case}, {name}: {counted} -> {with_it[case][name]}", file=sys.stderr)
+    failed = [case for case, each in without.items() if isinstance(each["losses"], str)]
     graphs = sum(each["stats"].get("unique_graphs", 0) for each in without.values())
     seen = f"{len(evidence.updates)} updates in {len(without)} ways"
     said = "equal" if not differ else f"differ in {', '.join(differ)}"
+    if failed:
+        said += f" (torch itself cannot trace: {', '.join(failed)})"
     return f"{graphs} graphs, {said}; {seen}"
 
 
