@@ -1,0 +1,3 @@
+from .decoder import Decoder
+
+__all__ = ["Decoder"]
