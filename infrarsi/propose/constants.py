@@ -9,7 +9,7 @@ import libcst as cst
 
 from infrarsi.propose.flow import binds, only_value
 from infrarsi.propose.repository import Class
-from infrarsi.propose.source import argument, dotted, literal, walk
+from infrarsi.propose.source import Source, argument, dotted, literal, text_of, walk
 
 
 def is_plain(owner: Class, value: cst.BaseExpression, depth: int = 4) -> bool:
@@ -65,3 +65,19 @@ def changes_in_place(function: cst.CSTNode, name: str) -> bool:
 
 def _base(node: cst.CSTNode) -> str | None:
     return dotted(node.value) if isinstance(node, cst.Subscript) else None
+
+
+def only_computes(source: Source, value: cst.BaseExpression) -> bool:
+    """Tell whether leaving an expression out changes nothing: only torch makes and shapes here."""
+    for node in walk(value):
+        if isinstance(node, cst.Call):
+            full = source.qualified(node.func) or ""
+            method = isinstance(node.func, cst.Attribute) and not text_of(node).endswith("_()")
+            own = (dotted(node.func) or "").startswith("self.")
+            if (
+                not full.startswith(("torch.", "math."))
+                and full not in {"float", "int"}
+                and (not method or own)
+            ):
+                return False
+    return True

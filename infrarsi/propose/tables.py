@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import libcst as cst
 
-from infrarsi.propose.constants import changes_in_place, is_constant_buffer, is_plain
-from infrarsi.propose.flow import binds, definition, only_value, reads
+from infrarsi.propose.constants import changes_in_place
+from infrarsi.propose.flow import reads
+from infrarsi.propose.leaves import LeafReader, Leaves, Table
 from infrarsi.propose.recipe import DoesNotApply
-from infrarsi.propose.repository import Class, Repository
+from infrarsi.propose.repository import Class, Repository, passed
 from infrarsi.propose.rewrite import Rewrite
+from infrarsi.propose.sizes import calls_of_function
 from infrarsi.propose.source import (
     Source,
-    argument,
     children_of,
     dotted,
-    literal,
     method_call,
     read_sources,
     sole,
@@ -30,30 +29,14 @@ from infrarsi.propose.source import (
     walk,
 )
 
-_MAKES = frozenset(
-    {"arange", "ones", "zeros", "full", "tril", "triu", "linspace", "eye", "tril_indices"}
-)
-_SHAPES = frozenset(
-    {"outer", "cos", "sin", "exp", "log", "pow", "sqrt", "cat", "stack", "where", "polar", "einsum",
-     "repeat_interleave", "logical_not", "ones_like", "zeros_like", "full_like", "concat", "ger",
-     "view_as_complex", "reciprocal", "flip", "meshgrid", "abs", "clamp", "minimum", "maximum"}
-)  # fmt: skip
-_TAKES_NUMBERS = frozenset(
-    {"pow", "where", "full_like", "clamp", "repeat_interleave", "log", "sqrt"}
-)
-_METHODS = frozenset(
-    {"view", "reshape", "unsqueeze", "squeeze", "expand", "to", "float", "bool", "type", "long",
-     "int", "half", "bfloat16", "double", "repeat", "repeat_interleave", "tril", "triu", "cos",
-     "sin", "exp", "flatten", "transpose", "permute", "t", "masked_fill", "logical_not",
-     "contiguous", "chunk", "pow", "log", "neg", "abs", "clamp", "eq", "ne", "lt", "gt", "le", "ge"}
-)  # fmt: skip
 _MASKS = re.compile(
     r"\btril\b|\btriu\b|masked_fill|logical_not|[<>]|[=!]=|~|\b(eq|ne|lt|gt|le|ge)\("
 )
 _INITS = re.compile(r"^__init__$|^_?(init|reset|build|setup|register)")
-
-_HOLDERS = (
-    cst.BaseExpression, cst.BaseSlice, cst.SubscriptElement, cst.Element, cst.ComparisonTarget
+_BLANK = frozenset({"zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty"})
+_STEPS = (
+    cst.Arg, cst.Element, cst.BinaryOperation, cst.UnaryOperation, cst.Comparison,
+    cst.ComparisonTarget, cst.Tuple, cst.Subscript, cst.SubscriptElement, cst.Index,
 )  # fmt: skip
 
 _HELPER = '''
@@ -71,18 +54,6 @@ def built_once(key, build, *kept):
 '''
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A statement that builds a table, and what the table depends on."""
-
-    statement: cst.CSTNode
-    name: str
-    value: cst.BaseExpression
-    scalars: tuple[str, ...]
-    buffers: tuple[str, ...]
-    is_mask: bool
-
-
 def build_once(sources: Mapping[str, str], *, masks: bool) -> dict[str, str]:
     """Put a cache around every mask, or every other table, that a forward pass builds.
 
@@ -93,21 +64,55 @@ def build_once(sources: Mapping[str, str], *, masks: bool) -> dict[str, str]:
     """
     read = read_sources(sources)
     repository = Repository(read)
+    found, inside = _all_tables(repository)
     changed = {}
     for source in read:
-        rewrite, found = Rewrite(source), 0
-        for function in _forward_functions(repository, source):
-            tables = _Reader(repository, source, function).tables()
+        rewrite, count = Rewrite(source), 0
+        for function, tables in found.get(source.path, {}).items():
+            if function in inside:
+                continue
             for number, table in enumerate(tables):
                 if table.is_mask is masks:
                     _cache(rewrite, function, table, number)
-                    found += 1
-        if found:
+                    count += 1
+        if count:
             changed[source.path] = rewrite.text()
     if not changed:
         kind = "mask" if masks else "table of positions"
         raise DoesNotApply(f"no forward pass builds a {kind} of sizes and constants alone")
     return changed
+
+
+_Found = dict[str, dict[cst.FunctionDef, list[Table]]]
+
+
+@lru_cache(maxsize=8)
+def _all_tables(repository: Repository) -> tuple[_Found, frozenset[cst.FunctionDef]]:
+    """Give the tables of every forward function, and functions that only cached calls run."""
+    found: _Found = {}
+    whole: set[cst.FunctionDef] = set()
+    cached: set[cst.CSTNode] = set()
+    for source in repository.sources:
+        for function in _forward_functions(repository, source):
+            finder = _Finder(repository, source, function)
+            found.setdefault(source.path, {})[function] = finder.tables()
+            whole |= finder.whole
+            cached |= {node for table in finder.tables() for node in walk(table.value)}
+    return found, frozenset(
+        function for function in whole if _runs_only_in(repository, function, cached | whole)
+    )
+
+
+def _runs_only_in(
+    repository: Repository, function: cst.FunctionDef, cached: set[cst.CSTNode]
+) -> bool:
+    """Tell whether all calls of a function stand in what is cached, or in a function that is."""
+    return all(
+        call in cached or source.nearest(call, cst.FunctionDef) in cached
+        for source in repository.sources
+        for call in source.every(cst.Call)
+        if (dotted(call.func) or "").rpartition(".")[2] == function.name.value
+    )
 
 
 @lru_cache(maxsize=64)
@@ -142,7 +147,7 @@ def _forward_functions(repository: Repository, source: Source) -> list[cst.Funct
     ]  # fmt: skip
 
 
-def _cache(rewrite: Rewrite, function: cst.FunctionDef, table: _Table, number: int) -> None:
+def _cache(rewrite: Rewrite, function: cst.FunctionDef, table: Table, number: int) -> None:
     source = rewrite.source
     torch_name = rewrite.name_for("torch.is_inference_mode_enabled").removesuffix(
         ".is_inference_mode_enabled"
@@ -164,44 +169,160 @@ def _cache(rewrite: Rewrite, function: cst.FunctionDef, table: _Table, number: i
     rewrite.replace(table.value, text)
 
 
-class _Reader:
+class _Finder:
     """Finds the tables of one function."""
 
     def __init__(self, repository: Repository, source: Source, function: cst.FunctionDef) -> None:
         self.repository, self.source, self.function = repository, source, function
-        self.known: dict[cst.CSTNode, _Table] = {}
+        self.reader = LeafReader(repository, source, function)
+        self.whole: set[cst.FunctionDef] = set()
+        """Functions of which whole calls are cached."""
+        self._found: list[Table] | None = None
 
-    def tables(self) -> list[_Table]:
-        """Give the statements that build tables, in order."""
-        for statement in self.source.every(cst.SimpleStatementLine, self.function):
-            match sole(statement):
-                case cst.Assign(
-                    targets=[cst.AssignTarget(target=cst.Name(value=name))], value=value
-                ) if self.source.scope(statement) is self.function:
-                    table = self._table(statement, name, value)
-                    if table is not None:
-                        self.known[statement] = table
-        return [self._with_use(table) for table in self.known.values()]
+    def tables(self) -> list[Table]:
+        """Give the expressions that build tables, in order."""
+        if self._found is None:
+            found: list[Table] = []
+            for statement in self.source.every(cst.SimpleStatementLine, self.function):
+                if self.source.scope(statement) is self.function:
+                    found += self._in_statement(statement)
+            self._found = [self._with_use(table) for table in found]
+        return self._found
 
-    def _table(self, statement: cst.CSTNode, name: str, value: cst.BaseExpression) -> _Table | None:
-        scalars: dict[str, None] = {}
-        buffers: dict[str, None] = {}
-        state = _Leaves(scalars, buffers)
-        if not self._reads_leaves(value, statement, state) or not state.makes:
-            return None
-        if changes_in_place(self.function, name):
+    def _in_statement(self, statement: cst.SimpleStatementLine) -> list[Table]:
+        match sole(statement):
+            case cst.Assign(targets=[cst.AssignTarget(target=target)], value=value):
+                names = _names(target)
+                table = self._table(statement, ", ".join(names), value) if names else None
+                if table is not None:
+                    if any(self._may_change(name) for name in names):
+                        return []
+                    if isinstance(target, cst.Name):
+                        self.reader.known[statement] = table
+                    return [table]
+                return self._inline(statement, value)
+            case cst.AugAssign(value=value) | cst.Return(value=value) if value is not None:
+                return self._inline(statement, value)
+        return []
+
+    def _table(self, statement: cst.CSTNode, name: str, value: cst.BaseExpression) -> Table | None:
+        state = Leaves({}, {})
+        if not self.reader.reads(value, statement, state) or not state.makes:
             return None
         if not any(isinstance(node, cst.Call) for node in walk(value)) and not state.inputs:
             return None
-        text = " ".join([text_of(value), *(text_of(each.value) for each in state.inputs)])
-        return _Table(
-            statement, name, value, tuple(scalars), tuple(buffers), bool(_MASKS.search(text))
-        )
+        self.whole |= set(state.called)
+        text = " ".join([
+            text_of(value), *(text_of(each.value) for each in state.inputs),
+            *(self._body(each) for each in state.called),
+        ])  # fmt: skip
+        return Table(
+            statement, name, value, tuple(state.scalars), tuple(state.buffers),
+            bool(_MASKS.search(text)),
+        )  # fmt: skip
 
-    def _with_use(self, table: _Table) -> _Table:
+    def _body(self, function: cst.FunctionDef) -> str:
+        values = [
+            node.value for node in walk(function.body) if isinstance(node, cst.Assign | cst.Return)
+        ]
+        return " ".join(text_of(value) for value in values if value is not None)
+
+    def _inline(self, statement: cst.CSTNode, value: cst.BaseExpression) -> list[Table]:
+        """Give the largest tables within an expression that is none itself."""
+        found: list[Table] = []
+        pending: list[cst.CSTNode] = [value]
+        while pending:
+            node = pending.pop()
+            if isinstance(node, cst.Lambda | cst.ListComp | cst.GeneratorExp):
+                continue
+            if (
+                isinstance(node, cst.BaseExpression)
+                and any(isinstance(each, cst.Call) for each in walk(node))
+                and not _is_blank(node)
+                and self._is_only_read(node, statement)
+            ):
+                table = self._table(statement, "", node)
+                if table is not None:
+                    found.append(table)
+                    continue
+            pending.extend(reversed(children_of(node)))
+        return found
+
+    def _is_only_read(self, node: cst.CSTNode, statement: cst.CSTNode) -> bool:
+        """Tell whether what takes a table cannot change it: arithmetic, torch, and returns."""
+        for around in self.source.ancestors(node):
+            match around:
+                case cst.Call() if not self._only_reads(around, node):
+                    return False
+                case cst.Call() | cst.BinaryOperation() | cst.Comparison() | cst.UnaryOperation():
+                    return True  # what comes of these is another tensor
+                case cst.Attribute():
+                    call = self.source.parents[around]
+                    return isinstance(call, cst.Call) and not around.attr.value.endswith("_")
+                case cst.Assign(targets=[cst.AssignTarget(target=target)]):
+                    return not any(self._may_change(name) for name in _names(target))
+                case cst.AugAssign():
+                    return True
+                case cst.Return():
+                    return not self._callers_change()
+            if not isinstance(around, _STEPS):
+                return False
+        return False
+
+    def _only_reads(self, call: cst.Call, node: cst.CSTNode) -> bool:
+        full = self.source.qualified(call.func) or ""
+        found = method_call(call)
+        if any(each.keyword is not None and each.keyword.value == "out" for each in call.args):
+            return False
+        if full.startswith("torch."):
+            return not full.endswith("_")
+        last = (dotted(call.func) or "").rpartition(".")[2]
+        if last in self.repository.functions and not (found and last in {"masked_fill", "where"}):
+            return not self._changes_argument(call, node)
+        return found is not None and not found[1].endswith("_") and not full.startswith("self.")
+
+    def _changes_argument(self, call: cst.Call, node: cst.CSTNode) -> bool:
+        """Tell whether a function of the repository may change what it is given here."""
+        name = (dotted(call.func) or "").rpartition(".")[2]
+        for _, function in self.repository.functions.get(name, []):
+            for parameter, value in passed(call, function):
+                if value is node and changes_in_place(function, parameter):
+                    return True
+        return False
+
+    def _may_change(self, name: str) -> bool:
+        """Tell whether a table may be changed: here, where it is handed to, or by a caller."""
+        if changes_in_place(self.function, name):
+            return True
+        for call in self.source.every(cst.Call, self.function):
+            for each in call.args:
+                if dotted(each.value) == name and self._changes_argument(call, each.value):
+                    return True
+        for each in self.source.every(cst.Return, self.function):
+            values = each.value.elements if isinstance(each.value, cst.Tuple) else [each]
+            if any(dotted(value.value) == name for value in values):
+                return self._callers_change()
+        return False
+
+    def _callers_change(self) -> bool:
+        """Tell whether a caller changes what the function returns."""
+        for source, call in calls_of_function(self.repository, self.source, self.function):
+            assign = source.parents[call]
+            scope = source.scope(call)
+            match assign:
+                case cst.Assign(targets=[cst.AssignTarget(target=target)]):
+                    if any(changes_in_place(scope, name) for name in _names(target)):
+                        return True
+                case cst.Attribute(attr=cst.Name(value=method)) if method.endswith("_"):
+                    return True
+        return False
+
+    def _with_use(self, table: Table) -> Table:
         """Count a table among the masks where only masks are made of it."""
+        if not table.name or "," in table.name:
+            return table
         users = [
-            other for other in self.known.values()
+            other for other in self.reader.known.values()
             if any(use in set(walk(other.value)) for use in reads(self.function, table.name))
         ]  # fmt: skip
         uses = [use for use in reads(self.function, table.name)]
@@ -209,160 +330,27 @@ class _Reader:
         feeds_masks = bool(users) and all(use in within for use in uses) and all(
             other.is_mask for other in users
         )  # fmt: skip
-        return _Table(
+        return Table(
             table.statement, table.name, table.value, table.scalars, table.buffers,
             table.is_mask or feeds_masks,
         )  # fmt: skip
 
-    def _reads_leaves(self, node: cst.CSTNode, at: cst.CSTNode, state: _Leaves) -> bool:
-        """Tell whether an expression is made of sizes and constants; note which."""
-        if literal(node) is not ...:
-            return True
-        if isinstance(node, cst.Attribute) and self._attribute(node, at, state):
-            return True
-        if self._is_scalar(node, at):
-            state.scalars[self.source.code(node)] = None
-            return True
-        match node:
-            case cst.Call():
-                return self._call(node, at, state)
-            case cst.Name():
-                return self._name(node, at, state)
-            case cst.Attribute(attr=cst.Name(value="T" | "mT"), value=value):
-                return self._reads_leaves(value, at, state)
-            case (
-                cst.Attribute()
-                | cst.Lambda()
-                | cst.ListComp()
-                | cst.GeneratorExp()
-                | cst.IfExp()
-                | cst.Await()
-            ):
-                return False
-            case cst.Subscript(value=value) if self._is_scalar(value, at):
-                return False  # what can be indexed is no number, whatever its name
-        children = [
-            each for each in children_of(node)
-            if isinstance(each, _HOLDERS)
-        ]  # fmt: skip
-        return all(self._reads_leaves(each, at, state) for each in children)
 
-    def _call(self, call: cst.Call, at: cst.CSTNode, state: _Leaves) -> bool:
-        full = self.source.qualified(call.func) or ""
-        arguments = [each.value for each in call.args if not each.star]
-        if len(arguments) != len(call.args):
-            return False
-        if full.startswith(("math.", "float", "int", "max", "min", "len")):
-            return all(self._reads_leaves(each, at, state) for each in arguments)
-        if full.startswith("torch.") and full.count(".") == 1:
-            name = full.removeprefix("torch.")
-            if name not in _MAKES | _SHAPES:
-                return False
-            requires = argument(call, None, "requires_grad")
-            state.makes |= name in _MAKES
-            if name in _SHAPES - _TAKES_NUMBERS and any(self._is_scalar(e, at) for e in arguments):
-                return False
-            return requires is None and all(
-                self._reads_leaves(each, at, state) for each in arguments
-            )
-        found = method_call(call)
-        if found is None or found[1] not in _METHODS or self._is_scalar(found[0], at):
-            return False
-        return all(self._reads_leaves(each, at, state) for each in (found[0], *arguments))
-
-    def _name(self, node: cst.Name, at: cst.CSTNode, state: _Leaves) -> bool:
-        above = definition(self.source, node.value, at)
-        table = self.known.get(above.statement) if above is not None else None
-        if table is None:
-            return False
-        state.scalars |= dict.fromkeys(table.scalars)
-        state.buffers |= dict.fromkeys(table.buffers)
-        state.inputs.append(table)
-        state.makes = True
-        return True
-
-    def _attribute(self, node: cst.Attribute, at: cst.CSTNode, state: _Leaves) -> bool:
-        full = self.source.qualified(node) or ""
-        if full.startswith("torch.") and full.count(".") == 1:
-            return True  # a dtype
-        name = dotted(node) or ""
-        owner = self.repository.class_around(self.source, at)
-        if owner is None or not name.startswith("self.") or name.count(".") != 1:
-            return False
-        if not is_constant_buffer(owner, name.removeprefix("self.")):
-            return False
-        state.buffers[name] = None
-        state.makes = True
-        return True
-
-    def _is_scalar(self, node: cst.CSTNode, at: cst.CSTNode, depth: int = 6) -> bool:
-        """Tell whether an expression is a size, a device or a dtype for certain."""
-        if depth == 0:
-            return False
-        match node:
-            case cst.Attribute(attr=cst.Name(value="device" | "dtype")):
-                return dotted(node) is not None
-            case cst.Subscript(value=cst.Attribute(attr=cst.Name(value="shape"), value=value)):
-                return dotted(value) is not None
-            case cst.Call(func=cst.Attribute(attr=cst.Name(value="size"), value=value), args=[_]):
-                return dotted(value) is not None
-            case cst.Name(value=name):
-                return self._is_scalar_name(name, at, depth)
-            case cst.Attribute():
-                return self._is_setting(node, at)
-        return False
-
-    def _is_scalar_name(self, name: str, at: cst.CSTNode, depth: int) -> bool:
-        single = only_value(self.source, name, at)
-        if single is not None:
-            value, statement = single
-            if isinstance(literal(value), int | float):
-                return True
-            if isinstance(value, cst.BinaryOperation):
-                return all(
-                    isinstance(literal(each), int | float)
-                    or self._is_scalar(each, statement, depth - 1)
-                    for each in (value.left, value.right)
-                )
-            return self._is_scalar(value, statement, depth - 1)
-        for assign in self.source.every(cst.Assign, self.function):
-            for target in assign.targets:
-                if isinstance(target.target, cst.Tuple) and binds(target, name):
-                    return bool(
-                        re.search(r"\.(shape|size\(\))(\[[^]]*\])?$", text_of(assign.value))
-                    )
-        if binds(self.function.body, name):
-            return False
-        for each in self.source.every(cst.Param, self.function.params):
-            if each.name.value == name:
-                annotation = each.annotation and text_of(each.annotation.annotation)
-                return name in {"device", "dtype"} or annotation in {
-                    "int",
-                    "torch.device",
-                    "torch.dtype",
-                }
-        return False
-
-    def _is_setting(self, node: cst.Attribute, at: cst.CSTNode) -> bool:
-        """Tell whether ``self.x`` is a number that the constructor takes from its settings."""
-        name = dotted(node) or ""
-        owner = self.repository.class_around(self.source, at)
-        if owner is None or not name.startswith("self."):
-            return False
-        parts = name.split(".")
-        if len(parts) == 3:
-            return parts[1] in {"config", "cfg", "args", "hparams", "params"}
-        values = owner.attribute(parts[1]) if len(parts) == 2 else []
-        return bool(values) and all(is_plain(owner, value) for value in values)
+def _names(target: cst.CSTNode) -> list[str]:
+    """Give the names that a target binds, where it binds nothing else."""
+    match target:
+        case cst.Name(value=name):
+            return [name]
+        case cst.Tuple(elements=elements) if all(
+            isinstance(each, cst.Element) and isinstance(each.value, cst.Name) for each in elements
+        ):
+            return [dotted(each.value) or "" for each in elements]
+    return []
 
 
-@dataclass
-class _Leaves:
-    """What an expression was found to be made of."""
-
-    scalars: dict[str, None]
-    buffers: dict[str, None]
-    makes: bool = False
-
-    def __post_init__(self) -> None:
-        self.inputs: list[_Table] = []
+def _is_blank(node: cst.CSTNode) -> bool:
+    """Tell whether an expression is a tensor that is made to be filled."""
+    match node:
+        case cst.Call(func=cst.Attribute(attr=cst.Name(value=name))):
+            return name in _BLANK
+    return False

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import libcst as cst
 
+from infrarsi.propose.constants import only_computes
 from infrarsi.propose.flow import binds, in_loop, loads, only_value, reads, stores
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Repository
 from infrarsi.propose.rewrite import Rewrite
-from infrarsi.propose.source import Source, dotted, expression, read_sources, sole, text_of, walk
+from infrarsi.propose.source import Source, expression, read_sources, sole, walk
 
 from .attention import Attention, AttentionReader, Mask
 from .products import operands
@@ -171,21 +172,10 @@ def _remove_masks(rewrite: Rewrite, attention: Attention) -> None:
         scope = source.scope(attention.statement)
         if single is None or source.scope(single[1]) is not scope or isinstance(scope, cst.Module):
             continue
-        if any(use not in gone for use in reads(scope, name)) or not _is_pure(source, single[0]):
+        if any(use not in gone for use in reads(scope, name)) or not only_computes(
+            source, single[0]
+        ):
             continue
         rewrite.remove(single[1])
         gone |= set(walk(single[1]))
         wanted |= {each.value for each in loads(single[0])}
-
-
-def _is_pure(source: Source, value: cst.BaseExpression) -> bool:
-    """Tell whether leaving out an expression changes nothing: only torch makes and shapes here."""
-    for node in walk(value):
-        if isinstance(node, cst.Call):
-            full = source.qualified(node.func) or ""
-            method = isinstance(node.func, cst.Attribute) and not text_of(node).endswith("_()")
-            if not full.startswith("torch.") and (
-                not method or (dotted(node.func) or "").startswith("self.")
-            ):
-                return False
-    return True
