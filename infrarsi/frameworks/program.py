@@ -3,39 +3,57 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import posixpath
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
+from infrarsi.frameworks.annotations import ScalarKind, literal
 from infrarsi.records.base import Scalar
+from infrarsi.records.command import split_command
+from infrarsi.records.task import ConfigKey, Flag, Override
 
-ScalarKind = Literal["bool", "int", "float", "str"]
+Style: TypeAlias = Literal["space", "equals", "python", "presence", "negatable", "list", "repeated"]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One flag of a program, as its source declares it."""
+    """One setting of a program, as its source or its configuration declares it."""
 
     name: str
     """As the program knows it: ``batch_size``."""
     flag: str
-    """As typed: ``--batch-size``."""
+    """As typed: ``--batch-size``; empty where it is not set by a flag."""
     kind: ScalarKind
     default: Scalar
-    style: Literal["space", "presence", "negatable"]
+    style: Style
     choices: tuple[Scalar, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Other spellings of the flag: ``-b``."""
+    negation: str | None = None
+    """The flag that says no, where it is not ``--no-`` and the name."""
+    place: ConfigKey | Override | None = None
+    """Where it is set, if not by a flag."""
+    path: str = ""
+    """Its dotted path among nested settings, where it has one: ``train.batch_size``."""
+
+    @property
+    def known_as(self) -> str:
+        """The name by which a catalogue knows it: the last part of its path."""
+        return (self.path or self.name).rsplit(".", 1)[-1].replace("-", "_")
+
+    def as_flag(self, spelled: str | None = None) -> Flag:
+        """Give the flag that sets it, in one of its spellings."""
+        return Flag(flag=spelled or self.flag, style=self.style, negation=self.negation)
 
 
 def entry_script(command: Sequence[str], folder: str) -> str | None:
     """Give the Python file that a command runs, relative to the root; ``None`` if it names none."""
-    for word in command:
-        if word.endswith(".py"):
-            return str(PurePosixPath(folder) / word)
-    for index, word in enumerate(command[:-1]):
-        if word == "-m":
-            return str(PurePosixPath(folder) / (command[index + 1].replace(".", "/") + ".py"))
-    return None
+    split = split_command(command)
+    script = split.script
+    if split.module is not None:
+        script = split.module.replace(".", "/") + ".py"
+    return None if script is None else posixpath.normpath(posixpath.join(folder, script))
 
 
 def find_settings(source: str) -> tuple[Setting, ...]:
@@ -48,59 +66,71 @@ def find_settings(source: str) -> tuple[Setting, ...]:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return ()
-    calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return argparse_settings(ast.walk(tree))
+
+
+def argparse_settings(nodes: Iterable[ast.AST]) -> tuple[Setting, ...]:
+    """Find the same among the nodes of a tree."""
     found = [
         _read_argument(call)
-        for call in calls
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+        for call in nodes
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr == "add_argument"
     ]
     return tuple(each for each in found if each is not None)
 
 
 def _read_argument(call: ast.Call) -> Setting | None:
-    names = [_literal(arg) for arg in call.args]
-    flags = [name for name in names if isinstance(name, str) and name.startswith("--")]
-    if not flags:
+    names = [literal(arg) for arg in call.args]
+    flags = [name for name in names if isinstance(name, str) and name.startswith("-")]
+    flag = next((name for name in flags if name.startswith("--")), flags[0] if flags else None)
+    if flag is None:
         return None
     options = {word.arg: word.value for word in call.keywords if word.arg}
-    default = _literal(options["default"]) if "default" in options else None
-    name = (
-        _literal(options["dest"]) if "dest" in options else flags[0].lstrip("-").replace("-", "_")
-    )
+    default = literal(options["default"]) if "default" in options else None
+    name = literal(options["dest"]) if "dest" in options else flag.lstrip("-").replace("-", "_")
+    aliases = tuple(each for each in flags if each != flag)
     action = options.get("action")
     if action is not None:
-        return _read_action(str(name), flags[0], action, default)
+        return _read_action(str(name), flag, action, default, aliases)
     kind = _kind_of(options.get("type"), default)
-    choices = _literal(options["choices"]) if "choices" in options else ()
+    choices = literal(options["choices"]) if "choices" in options else ()
     if kind is None or not isinstance(default, (bool, int, float, str, type(None))):
         return None
+    if "nargs" in options and literal(options["nargs"]) != "?":
+        return None
     choices = tuple(choices) if isinstance(choices, (list, tuple)) else ()
-    return Setting(str(name), flags[0], kind, default, "space", choices)
+    return Setting(str(name), flag, kind, default, "space", choices, aliases)
 
 
-def _read_action(name: str, flag: str, action: ast.expr, default: Any) -> Setting | None:
-    said = _literal(action)
+def _read_action(
+    name: str, flag: str, action: ast.expr, default: Any, aliases: tuple[str, ...]
+) -> Setting | None:
+    said = literal(action)
     spelled = ast.unparse(action)
-    if said == "store_true":
-        return Setting(name, flag, "bool", bool(default), "presence")
+    if said == "store_true" and not default:
+        return Setting(name, flag, "bool", default=False, style="presence", aliases=aliases)
     if spelled.endswith("BooleanOptionalAction") and isinstance(default, bool):
-        return Setting(name, flag, "bool", default, "negatable")
+        return Setting(name, flag, "bool", default, "negatable", aliases=aliases)
     return None
+
+
+_BOOLEAN_READERS = frozenset({
+    "bool", "str2bool", "str_to_bool", "string_to_bool", "strtobool", "parse_bool", "str_bool",
+    "boolean", "boolean_string", "to_bool", "_str2bool", "bool_flag", "booltype",
+})  # fmt: skip
+"""Names of functions that read a switch from text. ``bool`` itself takes any text for true."""
 
 
 def _kind_of(kind: ast.expr | None, default: Any) -> ScalarKind | None:
     spelled = ast.unparse(kind) if kind is not None else type(default).__name__
-    match spelled:
-        case "int" | "float" | "str":
-            return spelled
+    match spelled.rsplit(".", 1)[-1]:
+        case "int" | "float" | "str" as known if known == spelled:
+            return known
         case "NoneType":
             return "str"
+        case reader if reader in _BOOLEAN_READERS - {"bool"} and isinstance(default, bool):
+            return "bool"
         case _:
             return None
-
-
-def _literal(node: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return None

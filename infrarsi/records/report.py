@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from infrarsi.records.base import Record, Scalar
+from infrarsi.records.effect import KnobEffect
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.forecast import Forecast
 from infrarsi.records.verdict import Finding, Ruling
@@ -246,6 +247,8 @@ class Report(Record):
     """What each proposer brought."""
     language_calls: tuple[LanguageCall, ...] = ()
     confirmed: Confirmed | None = None
+    silent_knobs: tuple[KnobEffect, ...] = ()
+    """Knobs that had no visible effect wherever they were turned."""
     cost: Cost
     quality: str
     """How far quality was tested, and what was not."""

@@ -2,34 +2,62 @@
 
 from __future__ import annotations
 
-import ast
-import operator
-from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from infrarsi.records.base import Record, Scalar
+from infrarsi.records.constraint import check_names, constraint_holds, values_in_words
 
 
 class Flag(Record):
     """A knob that reaches the program as a command-line flag."""
 
     kind: Literal["flag"] = "flag"
-    flag: str
+    flag: str = Field(pattern=r"^-[^\s=]+$")
     """The flag as typed, dashes included: ``--lr``."""
-    style: Literal["space", "equals", "presence", "negatable"] = "space"
-    """``--x V``; ``--x=V``; present when true; or ``--x`` against its negation."""
-    negation: str | None = None
+    style: Literal["space", "equals", "python", "presence", "negatable", "list", "repeated"] = (
+        "space"
+    )
+    """How it is typed where the command does not give it yet.
+
+    ``space`` and ``equals``: ``--x V`` and ``--x=V``; ``python``: ``--x=V``, the value as Python
+    writes it (``True``, ``None``); ``presence``: there when true; ``negatable``: ``--x`` against
+    its negation; ``list``: ``--x A B``, the value's words each an argument; ``repeated``:
+    ``--x A --x B``. Where the value is ``None``, the flag is left
+    out, but for ``python``.
+    """
+    negation: str | None = Field(default=None, pattern=r"^-[^\s=]+$")
     """The flag that says no, for ``negatable``: ``--no-x``."""
+
+    @model_validator(mode="after")
+    def _can_say_no(self) -> Self:
+        if self.style == "negatable" and self.negation is None and not self.flag.startswith("--"):
+            raise ValueError(f"the flag {self.flag} needs its negation named")
+        return self
 
 
 class Environment(Record):
     """A knob that reaches the program as an environment variable."""
 
     kind: Literal["environment"] = "environment"
-    variable: str
+    variable: str = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    separator: str | None = Field(default=None, min_length=1)
+    """For a variable that holds several settings: what stands between them. The value is then
+    added to what the user's environment has, instead of its own settings of the same name."""
+
+    @model_serializer(mode="wrap")
+    def _without_an_unused_separator(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # The digest of a task that was locked before there were separators must stay.
+        written: dict[str, Any] = plain(self)
+        return {k: v for k, v in written.items() if k != "separator" or v is not None}
 
 
 class ConfigKey(Record):
@@ -38,11 +66,40 @@ class ConfigKey(Record):
     kind: Literal["config"] = "config"
     file: str
     """Path of the file, relative to the repository's root."""
-    key: str
-    """The key, dotted for nested tables: ``train.micro_batch``."""
+    key: str = Field(min_length=1)
+    """The key, dotted for nested tables and places in lists: ``train.layers.0.width``."""
+    absent: bool = False
+    """Whether the reference's file lacks the key, so that a value other than the default is
+    added to its table. Else a key that is not there is an error."""
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # The digest of a task that was locked before keys could be added must stay.
+        written: dict[str, Any] = plain(self)
+        return {k: v for k, v in written.items() if k != "absent" or v}
+
+    @field_validator("file")
+    @classmethod
+    def _is_a_file_that_can_be_rewritten(cls, file: str) -> str:
+        parts = [part for part in file.split("/") if part not in {"", "."}]
+        if file.startswith("/") or ".." in parts:
+            raise ValueError(f"the knob's file {file} lies outside the repository")
+        if not file.lower().endswith((".yaml", ".yml", ".toml", ".json")):
+            raise ValueError(f"the knob's file {file} is neither YAML nor TOML nor JSON")
+        return "/".join(parts)
 
 
-Reach: TypeAlias = Annotated[Flag | Environment | ConfigKey, Field(discriminator="kind")]
+class Override(Record):
+    """A knob that reaches the program as ``key=value``, as Hydra and OmegaConf take it."""
+
+    kind: Literal["override"] = "override"
+    key: str = Field(pattern=r"^[^\s=+~-][^\s=]*$")
+    """The key, dotted: ``train.micro_batch``."""
+    prefix: Literal["", "+", "++"] = ""
+    """``+`` for a key that the configuration does not have, ``++`` for either case."""
+
+
+Reach: TypeAlias = Annotated[Flag | Environment | ConfigKey | Override, Field(discriminator="kind")]
 
 
 class Knob(Record):
@@ -60,7 +117,23 @@ class Knob(Record):
     @model_validator(mode="after")
     def _default_is_a_value(self) -> Self:
         if not any(same_scalar(self.default, value) for value in self.values):
-            raise ValueError(f"the default of knob {self.name!r} is not one of its values")
+            raise ValueError(
+                f"the default {self.default!r} of knob {self.name!r} is not one of its values "
+                f"({', '.join(map(repr, self.values))})"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _switches_are_true_or_false(self) -> Self:
+        match self.reach:
+            case Flag(style="presence" | "negatable" as style):
+                if not all(isinstance(value, bool) for value in self.values):
+                    raise ValueError(
+                        f"the knob {self.name!r} has the style {style!r} and so takes only true "
+                        "and false"
+                    )
+            case _:
+                pass
         return self
 
 
@@ -86,8 +159,12 @@ class Surface(Record):
         if len(set(names)) < len(names):
             raise ValueError("two knobs share a name")
         for constraint in self.constraints:
+            check_names(constraint, names)
             if not constraint_holds(constraint, self.default_knobs()):
-                raise ValueError(f"the constraint {constraint!r} is broken by the defaults")
+                said = values_in_words(constraint, self.default_knobs())
+                raise ValueError(
+                    f"the constraint {constraint!r} is broken by the defaults ({said})"
+                )
         return self
 
     def default_knobs(self) -> dict[str, Scalar]:
@@ -169,60 +246,12 @@ class Task(Record):
     folder: str = "."
     """Where the command runs, relative to the root."""
     python: str | None = None
-    """The training interpreter. ``None``: the one that InfraRSI runs under, whenever the
-    command's program is ``python`` or ``python3``."""
+    """The training interpreter: a program, an environment's folder or a conda prefix, absolute or
+    relative to the root. ``None``: the one that the command names, else the one that InfraRSI
+    runs under."""
     workload: Workload = Workload()
     window: Window = Window()
     objective: Objective = Objective()
     numerics: Numerics = Numerics()
     surface: Surface
     memory: Memory
-
-
-_OPERATORS: dict[type[ast.AST], Any] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Not: operator.not_, ast.USub: operator.neg,
-}  # fmt: skip
-
-
-def constraint_holds(expression: str, knobs: Mapping[str, Scalar]) -> bool:
-    """Tell whether a constraint between knobs holds for these values.
-
-    The expression may use knob names, literals, arithmetic, comparisons, ``and``, ``or``
-    and ``not``; nothing is executed.
-
-    Raises
-    ------
-    ValueError
-        The expression uses anything else, or a name that is no knob.
-    """
-
-    def value_of(node: ast.AST) -> Any:
-        match node:
-            case ast.Constant(value=bool() | int() | float() | str() | None as literal):
-                return literal
-            case ast.Name(id=name) if name in knobs:
-                return knobs[name]
-            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return _OPERATORS[type(op)](value_of(left), value_of(right))
-            case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
-                return _OPERATORS[type(op)](value_of(operand))
-            case ast.BoolOp(op=ast.And(), values=values):
-                return all(value_of(each) for each in values)
-            case ast.BoolOp(op=ast.Or(), values=values):
-                return any(value_of(each) for each in values)
-            case ast.Compare(left=left, ops=ops, comparators=rights):
-                terms = [value_of(each) for each in (left, *rights)]
-                return all(_OPERATORS[type(op)](terms[i], terms[i + 1]) for i, op in enumerate(ops))
-            case _:
-                raise ValueError(
-                    f"cannot read {ast.unparse(node)!r} in the constraint {expression!r}; "
-                    "it may use knob names, numbers, arithmetic and comparisons"
-                )
-
-    try:
-        return bool(value_of(ast.parse(expression, mode="eval").body))
-    except (SyntaxError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise ValueError(f"cannot evaluate the constraint {expression!r}: {error}") from error

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from infrarsi.records.plan import Contract
 from infrarsi.records.report import Report, TrialRow
-from infrarsi.records.task import ConfigKey, Environment, Flag, Knob
+from infrarsi.records.task import ConfigKey, Environment, Flag, Knob, Override
 from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.render import numbers
 from infrarsi.render.document import Cell, printable
@@ -226,6 +226,8 @@ def _reach_words(knob: Knob) -> str:
             way = f"environment variable {variable}"
         case ConfigKey(file=file, key=key):
             way = f"{key} in {file}"
+        case Override(key=key, prefix=prefix):
+            way = f"override {prefix}{key}"
     return f"{way}; now {numbers.scalar(knob.default)}"
 
 

@@ -9,6 +9,7 @@ from infrarsi.render.document import Document, Figure, code, line
 from infrarsi.render.facts import facts_of
 from infrarsi.render.headline import contradictions, headline_of
 from infrarsi.render.ideas import ideas_section
+from infrarsi.render.knobs import silent_knobs_section
 from infrarsi.render.ledger import (
     cost_section,
     limits_section,
@@ -46,6 +47,7 @@ def document_of(report: Report, *, most_trials: int | None = None) -> Document:
             phases_section(report),
             memory_section(report),
             refusals_section(report),
+            *silent_knobs_section(report),
             cost_section(report),
             noise_section(report),
             limits_section(report),

@@ -12,8 +12,9 @@ import numpy as np
 
 from infrarsi.records.base import Scalar
 from infrarsi.records.candidate import Candidate
+from infrarsi.records.constraint import constraint_holds
 from infrarsi.records.history import Space
-from infrarsi.records.task import constraint_holds, same_scalar
+from infrarsi.records.task import same_scalar
 from infrarsi.search.mixture import Bools, Ints
 
 Point: TypeAlias = tuple[int, ...]

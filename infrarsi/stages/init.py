@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from infrarsi.edits.surface import within_surface
-from infrarsi.errors import ContractError, ReferenceFailedError, UsageError
+from infrarsi.errors import ContractError, UsageError
+from infrarsi.execute.choosing import Choice, choose, of_contract
+from infrarsi.execute.invocation import check_reference
 from infrarsi.execute.machine import fingerprint, total_memory
 from infrarsi.execute.repository import Repository, find_repository
-from infrarsi.execute.sandbox import Tier
-from infrarsi.frameworks.catalogue import draft_knobs
-from infrarsi.frameworks.program import Setting, entry_script, find_settings
+from infrarsi.execute.sandbox import Tier, allowed_environment
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.plan import Contract, Lock, Plan
-from infrarsi.records.task import Memory, Numerics, Surface, Task, Workload
-from infrarsi.records.trial import Outcome, Trial
+from infrarsi.records.task import ConfigKey, Memory, Numerics, Surface, Task, Window, Workload
+from infrarsi.records.trial import Trial
+from infrarsi.stages.caveats import caveats, named_inputs, refuse_notebooks, script_of
+from infrarsi.stages.reference import (
+    metrics_seen,
+    refuse_failed_reference,
+    refuse_unseen_metrics,
+)
+from infrarsi.stages.settings import draft_settings, read_program
 from infrarsi.stages.trial import Request, evidence_of, perform_trial
 from infrarsi.stages.workspace import STATE_FOLDER, Workspace
 from infrarsi.store.contract import CONTRACT_FILE, hash_files, read_contract, write_contract
@@ -47,7 +54,18 @@ class Draft:
     inputs: tuple[str, ...] = ()
     editable: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
+    warmup_updates: int | None = None
+    measured_updates: int | None = None
     relock: bool = False
+
+    @property
+    def window(self) -> Window:
+        """The timed updates, where they are not the usual ones."""
+        said = {
+            "warmup_updates": self.warmup_updates,
+            "measured_updates": self.measured_updates,
+        }
+        return Window(**{name: value for name, value in said.items() if value is not None})
 
 
 @dataclass(frozen=True)
@@ -60,6 +78,10 @@ class Locked:
     evidence: Evidence
     drafted: bool
     """Whether the contract file was written by this call."""
+    interpreter: Choice
+    """Which interpreter trains, and why."""
+    caveats: tuple[str, ...] = ()
+    """What trials see otherwise than the owner does."""
 
     def in_words(self) -> list[str]:
         """Say what the rehearsal saw and what was locked."""
@@ -69,6 +91,7 @@ class Locked:
         dtypes = {name: "/".join(sorted(counts)) for name, counts in mark.census.items()}
         peak = self.rehearsal.peak_bytes
         lines = [
+            self.interpreter.in_words(),
             f"Rehearsed {last.update} updates: {last.tokens or 'unknown'} tokens in "
             f"{last.forwards} forward(s) an update, loss {loss}"
             + (f", peak memory {peak / 1e6:,.0f} MB" if peak else ""),
@@ -77,12 +100,7 @@ class Locked:
             f"Locked: commit {self.lock.commit[:12]}, {len(self.lock.protected)} protected files, "
             f"{len(self.lock.inputs)} inputs",
         ]
-        if self.lock.dirty:
-            lines.append(
-                f"Note: {len(self.lock.dirty)} changed file(s) are not in the commit, and trials "
-                f"run the commit: {', '.join(self.lock.dirty[:5])}"
-            )
-        return lines
+        return [*lines, *self.caveats]
 
 
 def lock_task(start: Path, draft: Draft) -> Locked:
@@ -95,7 +113,7 @@ def lock_task(start: Path, draft: Draft) -> Locked:
         hangs or shows no update. Nothing is locked then.
     """
     repository = find_repository(start)
-    contract, drafted = _contract(repository, start, draft)
+    contract, choice, drafted = _contract(repository, start, draft)
     state = repository.root / STATE_FOLDER
     repository.ignore_locally(f"/{STATE_FOLDER}/")
     with open_ledger(state, command="init") as ledger:
@@ -106,15 +124,21 @@ def lock_task(start: Path, draft: Draft) -> Locked:
                 "`infrarsi init --relock` (measurements start anew)",
             )
         lock = _lock(repository, contract)
+        check_reference(contract.task, _configured(repository, contract, lock.commit))
         with _rehearsal_room(repository, contract, lock) as workspace:
             trial, evidence = rehearse(workspace)
-        if drafted:
+        if not drafted:
+            refuse_unseen_metrics(workspace, evidence)
+        else:
             contract = _completed(contract, evidence, repository, lock.commit)
-            contract = _with_memory(contract, draft, evidence)
+            contract = _with_memory(contract, draft, evidence, choice)
             lock = _lock(repository, contract)
             write_contract(repository.root / CONTRACT_FILE, contract)
         ledger.append("locked", lock.model_dump(mode="json"))
-    return Locked(contract, lock, trial, evidence, drafted)
+        shutil.rmtree(state / "caches", ignore_errors=True)  # of candidates of another lock
+    mended = (f"Note: {ledger.repaired}",) if ledger.repaired else ()
+    notes = (*mended, *caveats(repository, lock, evidence))
+    return Locked(contract, lock, trial, evidence, drafted, choice, notes)
 
 
 def rehearse(workspace: Workspace) -> tuple[Trial, Evidence]:
@@ -134,86 +158,51 @@ def rehearse(workspace: Workspace) -> tuple[Trial, Evidence]:
     return trial, evidence_of(workspace, trial)
 
 
-def refuse_failed_reference(workspace: Workspace, trial: Trial) -> None:
-    """Refuse to go on where a launch of the reference itself did not end well.
-
-    Raises
-    ------
-    ReferenceFailedError
-        With what happened and what to do about it.
-    """
-    if trial.outcome is Outcome.OK:
-        return
-    raise ReferenceFailedError(
-        f"the reference command did not do its work: {trial.reason}",
-        hint=_what_to_do(workspace, trial),
-    )
-
-
-def _what_to_do(workspace: Workspace, trial: Trial) -> str:
-    memory, updates = workspace.contract.task.memory, len(evidence_of(workspace, trial).updates)
-    match trial.outcome:
-        case Outcome.OOM | Outcome.AMBIGUOUS_MEMORY:
-            return (
-                f"the capacity of {memory.capacity_bytes:,} bytes is below what the reference "
-                "needs: raise it with `--memory` (or task.memory.capacity_bytes)"
-            )
-        case Outcome.HUNG if updates == 0:
-            return (
-                "no optimizer update of torch was seen: see that the command trains, and raise "
-                "plan.budget.trial_deadline_s if it only starts slowly"
-            )
-        case Outcome.HUNG:
-            return "raise plan.budget.trial_deadline_s, or make the window shorter"
-        case Outcome.CRASHED if "ended by itself" in trial.reason:
-            window = workspace.contract.task.window.last_update
-            return (
-                f"let the command train for at least {window + 20} updates with a torch "
-                "optimizer, in this process or its children"
-            )
-        case _:
-            return "run the command by hand in a fresh clone, mend it, commit, then repeat"
-
-
-def _contract(repository: Repository, start: Path, draft: Draft) -> tuple[Contract, bool]:
+def _contract(repository: Repository, start: Path, draft: Draft) -> tuple[Contract, Choice, bool]:
     place = repository.root / CONTRACT_FILE
     if not draft.command:
-        return read_contract(place), False
+        if draft.python is not None:
+            raise UsageError(
+                "--python counts where a contract is drafted from a command",
+                hint=f"set task.python in {CONTRACT_FILE}, or give the command too",
+            )
+        contract = read_contract(place)
+        return contract, of_contract(contract.task, repository.root), False
+    refuse_notebooks(draft.command)
     if place.exists() and not draft.relock:
         raise UsageError(
             f"there is a {CONTRACT_FILE} already",
             hint="lock it as it is with `infrarsi init`, or draft it anew with `--relock`",
         )
-    return _drafted(repository, start, draft), True
+    choice = choose(draft.python, draft.command, start=start, root=repository.root)
+    return _drafted(repository, start, draft, choice), choice, True
 
 
-def _drafted(repository: Repository, start: Path, draft: Draft) -> Contract:
+def _drafted(repository: Repository, start: Path, draft: Draft, choice: Choice) -> Contract:
     folder = draft.folder or str(start.resolve().relative_to(repository.root))
     commit = repository.commit()
-    script = entry_script(draft.command, folder)
-    settings: tuple[Setting, ...] = ()
-    if script is not None:
-        source = repository.read(commit, [script]).get(script)
-        if source is None:
-            raise ContractError(
-                f"{script} is not in the last commit",
-                hint="commit the training script, or correct the command",
-            )
-        settings = find_settings(source.decode("utf-8", "replace"))
-    machine = fingerprint(draft.python or sys.executable, Tier.PROCESS_GROUP)
+    script = script_of(repository, draft.command, folder)
+    program = read_program(repository, commit, draft.command, folder=folder, script=script)
+    machine = fingerprint(str(choice.interpreter.executable), Tier.PROCESS_GROUP)
     device = "cuda" if machine.accelerators else "cpu"
-    knobs, constraints = draft_knobs(settings, draft.command, device=device)
+    environ = allowed_environment(os.environ)
+    knobs, constraints = draft_settings(
+        program, draft.command, folder=folder, device=device, torch=machine.torch, environ=environ
+    )
     surface = Surface(
         editable=draft.editable or ("**/*.py",), protected=draft.protected,
         knobs=knobs, constraints=constraints,
     )  # fmt: skip
     seed = re.search(r"--seed[= ](\d+)", " ".join(draft.command))
-    default_seed = next((s.default for s in settings if s.name == "seed"), None)
+    seeds = [s.default for s in program.settings if s.known_as == "seed"]
+    default_seed = next((each for each in seeds if type(each) is int), None)
     task = Task(
-        command=draft.command, folder=folder, python=draft.python, surface=surface,
+        command=draft.command, folder=folder, python=choice.recorded, surface=surface,
+        window=draft.window,
         workload=Workload(
             seed=int(seed.group(1)) if seed else default_seed,
-            inputs=draft.inputs or _find_inputs(repository),
+            inputs=named_inputs(repository.root, start, draft.inputs)
+            or _find_inputs(repository),
         ),
         memory=Memory(capacity_bytes=draft.memory_bytes or total_memory() * 9 // 10),
     )  # fmt: skip
@@ -239,6 +228,7 @@ def _completed(
     task = contract.task
     census = evidence.marks[-1].census if evidence.marks else {}
     numerics = Numerics(
+        metrics=metrics_seen(evidence),
         parameters=_dtypes(census, "parameters"), gradients=_dtypes(census, "gradients"),
         optimizer_state=_dtypes(census, "optimizer_state"), matmul=_dtypes(census, "matmul"),
     )  # fmt: skip
@@ -263,12 +253,12 @@ def _completed(
     )
 
 
-def _with_memory(contract: Contract, draft: Draft, evidence: Evidence) -> Contract:
+def _with_memory(contract: Contract, draft: Draft, evidence: Evidence, choice: Choice) -> Contract:
     """Measure memory on the accelerators where the rehearsal used them, else by process data."""
     used = any(mark.memory.get("max_allocated", 0) > 0 for mark in evidence.marks)
     if not used:
         return contract
-    machine = fingerprint(contract.task.python or sys.executable, Tier.PROCESS_GROUP)
+    machine = fingerprint(str(choice.interpreter.executable), Tier.PROCESS_GROUP)
     smallest = min(gpu.memory_bytes for gpu in machine.accelerators)
     memory = Memory(capacity_bytes=draft.memory_bytes or smallest, unit="cuda_allocated")
     return contract.model_copy(update={"task": contract.task.model_copy(update={"memory": memory})})
@@ -284,10 +274,19 @@ def _in_tree(file: str, tracked: Sequence[str]) -> str | None:
     return max(matches, key=len, default=None)
 
 
+def _configured(repository: Repository, contract: Contract, commit: str) -> dict[str, bytes]:
+    """Read the configuration files that knobs name."""
+    reaches = [knob.reach for knob in contract.task.surface.knobs]
+    return repository.read(commit, {each.file for each in reaches if isinstance(each, ConfigKey)})
+
+
 def _lock(repository: Repository, contract: Contract) -> Lock:
     commit = repository.commit()
     surface, inputs = contract.task.surface, contract.task.workload.inputs
-    protected = [path for path in repository.tracked(commit) if not within_surface(path, surface)]
+    # What a submodule holds in a trial is fixed by the commit, whatever the checkout has there.
+    links = repository.gitlinks(commit)
+    files = [path for path in repository.tracked(commit) if path not in links]
+    protected = [path for path in files if not within_surface(path, surface)]
     locked_inputs = hash_files(repository.root, inputs)
     missing = [path for path, digest in locked_inputs.items() if digest == "missing"]
     if missing:

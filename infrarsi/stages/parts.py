@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from infrarsi.judge.speedup import ratio_by_round
 from infrarsi.records.candidate import Candidate
+from infrarsi.records.constraint import first_broken
 from infrarsi.records.history import Space
 from infrarsi.records.plan import Contract
 from infrarsi.records.report import Part
@@ -88,7 +89,11 @@ def attribute(contract: Contract, history: History, winner: Candidate) -> tuple[
 def without(
     contract: Contract, history: History, winner: Candidate, dropped: Sequence[Part]
 ) -> Candidate:
-    """Take several parts out at once, each as ablation took it out alone."""
+    """Take several parts out at once, each as ablation took it out alone.
+
+    A part stays where taking it out beside the others would break a constraint.
+    """
+    surface = contract.task.surface
     arms = dict(arms_of(contract, history, winner))
     reduced = winner
     for part in dropped:
@@ -97,7 +102,9 @@ def without(
             name: value for name, value in alone.knobs.items() if value != winner.knobs.get(name)
         }
         kept = set(reduced.patches) & set(alone.patches)
-        reduced = Candidate.of({**reduced.knobs, **knobs}, kept)
+        fewer = Candidate.of({**reduced.knobs, **knobs}, kept)
+        if first_broken(surface.constraints, {**surface.default_knobs(), **fewer.knobs}) is None:
+            reduced = fewer
     return reduced
 
 

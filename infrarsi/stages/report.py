@@ -34,6 +34,7 @@ from infrarsi.stages.cost import cost_of
 from infrarsi.stages.credit import credits_of, idea_rows, language_calls
 from infrarsi.stages.doctor import phase_share
 from infrarsi.stages.history import Confirmation, History, Screening
+from infrarsi.stages.knob_effects import ignored_knobs
 from infrarsi.stages.spending import trial_usd
 from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
@@ -93,6 +94,7 @@ def build_report(workspace: Workspace, history: History) -> Report:
         winner=_winner(workspace, history),
         confirmed=_confirmed(workspace, history, confirmation),
         ideas=ideas, credits=credits_of(history, ideas), language_calls=language_calls(history),
+        silent_knobs=ignored_knobs(workspace, history),
         cost=cost_of(contract.plan, history, confirmation, arms=arms),
         quality=_quality(workspace, history), limits=(*_LIMITS, *_apart(history)),
         history_digest=workspace.ledger.head,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from infrarsi.execute.disk import size_of
+from infrarsi.records.effect import KnobEffect
 from infrarsi.records.estimate import Estimate
 from infrarsi.render import numbers
 from infrarsi.stages.history import History
+from infrarsi.stages.knob_effects import ignored_knobs, in_words
 from infrarsi.stages.report import words_of
 from infrarsi.stages.spending import bill, num_screened, spent_s
 from infrarsi.stages.workspace import Workspace
@@ -40,6 +42,8 @@ class Status:
     in_flight: str | None
     """The trial that was started and has not ended."""
     branch: str | None
+    silent_knobs: tuple[KnobEffect, ...]
+    """Knobs that had no visible effect wherever they were turned."""
     kept_bytes: dict[str, int]
     """What the state folder takes on the disk, by what it holds; the largest first."""
 
@@ -70,7 +74,7 @@ def read_status(workspace: Workspace) -> Status:
         ),
         in_flight=waiting[-1] if waiting else None,
         branch=history.promotion.branch if history.promotion else None,
-        kept_bytes=_kept_bytes(workspace),
+        silent_knobs=ignored_knobs(workspace, history), kept_bytes=_kept_bytes(workspace),
     )  # fmt: skip
 
 
@@ -118,6 +122,7 @@ def status_in_words(status: Status) -> list[str]:
         lines.append(f"in flight: {status.in_flight}")
     if status.branch is not None:
         lines.append(f"promoted: {status.branch}")
+    lines += [in_words(each) for each in status.silent_knobs]
     parts = [
         f"{name} {size / 1e6:,.1f} MB" for name, size in status.kept_bytes.items() if size >= 50_000
     ]
@@ -143,6 +148,7 @@ def outcome_in_words(workspace: Workspace, history: History, *, idle: bool = Fal
             f"trials and {numbers.duration(spent_s(history))} are spent; a larger --max-trials, "
             "--max-wall or --max-usd goes on searching"
         )
+    lines += [in_words(each) for each in ignored_knobs(workspace, history)]
     if history.choice is None:
         lines.append(
             f"{len(history.screenings)} trials, and none was accepted and faster than the "

@@ -4,9 +4,10 @@ import pytest
 from pydantic import ValidationError
 
 from infrarsi.records.candidate import Candidate
+from infrarsi.records.constraint import constraint_holds
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.evidence import read_evidence
-from infrarsi.records.task import Flag, Knob, Surface, constraint_holds
+from infrarsi.records.task import Flag, Knob, Surface
 
 
 @pytest.mark.parametrize(

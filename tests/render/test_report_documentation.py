@@ -3,11 +3,15 @@ from pathlib import Path
 
 import pytest
 
+from infrarsi.records.effect import KnobEffect
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.forecast import Forecast, Range
 from infrarsi.records.report import (
     Confirmed,
     Cost,
+    Credit,
+    IdeaRow,
+    LanguageCall,
     PairRow,
     Part,
     PhaseTime,
@@ -26,8 +30,12 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
     [
         Confirmed,
         Cost,
+        Credit,
+        IdeaRow,
+        LanguageCall,
         Estimate,
         Finding,
+        KnobEffect,
         Forecast,
         PairRow,
         Part,

@@ -5,8 +5,8 @@ import pytest
 from truths import GIB, knob, patch
 
 from infrarsi.records.candidate import Candidate
+from infrarsi.records.constraint import constraint_holds
 from infrarsi.records.history import Space
-from infrarsi.records.task import constraint_holds
 from infrarsi.search.features import memory_columns, runtime_columns
 from infrarsi.search.lattice import Lattice
 

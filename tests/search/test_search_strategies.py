@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from truths import GIB, MemoryBound, knob, observe, patch, reference_of, regret, search
 
 from infrarsi.records.candidate import Candidate
+from infrarsi.records.constraint import constraint_holds, first_broken
 from infrarsi.records.history import Space
-from infrarsi.records.task import constraint_holds
 from infrarsi.search import suggest_next
 from infrarsi.search.lattice import Lattice
 from infrarsi.search.memory import MemoryModel
@@ -258,6 +258,41 @@ def spaces(draw):
         defaults = f"(k0 == {knobs[0].default!r} and k1 == {knobs[1].default!r})"
         constraints = [f"{defaults} or not (k0 == k1)"] if draw(st.booleans()) else []
     return space_of(tuple(knobs), patches, tuple(constraints), draw(pairs))
+
+
+TIED = (
+    "micro * accum == 8", "not compile or attention in ('sdpa', 'flash')",
+    "attention != 'flash' or micro > 1", "depth == None or depth * micro <= 8",
+)  # fmt: skip
+
+
+def tied_space(micro=2):
+    knobs = (
+        knob("micro", (1, 2, 4, 8), micro), knob("accum", (1, 2, 4, 8), 8 // micro),
+        knob("compile", (False, True), False), knob("attention", ("eager", "sdpa", "flash"), "eager"),
+        knob("depth", (None, 1, 2), None),
+    )  # fmt: skip
+    return space_of(knobs, (patch("a"), patch("b")), TIED)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_the_search_never_proposes_what_breaks_a_constraint(strategy):
+    space = tied_space()
+    observations = [observe(reference_of(space))]
+    for status in ("ok", "oom", "refused"):
+        made = next_of(space, observations, strategy, seed=len(strategy))
+        assert first_broken(TIED, made.candidate.knobs) is None
+        observations.append(observe(made.candidate, status, update_s=0.9))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(micro=st.sampled_from([1, 2, 4, 8]), seed=st.integers(0, 2**20))
+def test_no_point_that_the_search_can_reach_breaks_a_constraint(micro, seed):
+    lattice = Lattice(tied_space(micro))
+    points = [*lattice.sample(20, np.random.default_rng(seed)), *lattice.listing()[:50]]
+    points += [move for point in points[:5] for move in lattice.neighbours(point)]
+    for point in points:
+        assert first_broken(TIED, lattice.candidate_of(point).knobs) is None
 
 
 def assert_is_allowed(space, candidate):

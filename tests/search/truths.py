@@ -9,8 +9,9 @@ import math
 import numpy as np
 
 from infrarsi.records.candidate import Candidate, Edit, Effect, Patch
+from infrarsi.records.constraint import constraint_holds
 from infrarsi.records.history import Observation, Space
-from infrarsi.records.task import Environment, Knob, constraint_holds
+from infrarsi.records.task import Environment, Knob
 from infrarsi.search import best_so_far, suggest_next
 
 GIB = 2**30

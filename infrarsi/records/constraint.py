@@ -1,0 +1,145 @@
+"""Constraints between knobs: expressions that are read, never run."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import operator
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from infrarsi.records.base import Scalar
+
+_OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Not: operator.not_, ast.USub: operator.neg,
+    ast.In: lambda left, right: left in right, ast.NotIn: lambda left, right: left not in right,
+}  # fmt: skip
+
+
+def constraint_holds(expression: str, knobs: Mapping[str, Scalar]) -> bool:
+    """Tell whether a constraint between knobs holds for these values.
+
+    The expression may use knob names, literals, arithmetic, comparisons, ``in`` a tuple of
+    literals, ``and``, ``or`` and ``not``; nothing is executed. An implication is written
+    ``not compile or attention == 'sdpa'``.
+
+    Raises
+    ------
+    ValueError
+        The expression uses anything else, or a name that is no knob, wherever it stands.
+    """
+    check_names(expression, knobs)
+    try:
+        return bool(_Reader(expression, knobs).value_of(_parsed(expression)))
+    except (TypeError, ZeroDivisionError) as error:
+        raise ValueError(f"cannot evaluate the constraint {expression!r}: {error}") from error
+
+
+class _Reader:
+    """Gives the value of a constraint, part by part."""
+
+    def __init__(self, expression: str, knobs: Mapping[str, Scalar]) -> None:
+        self.expression = expression
+        self.knobs = knobs
+
+    def value_of(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() | None as literal):
+                return literal
+            case ast.Name(id=name):
+                return self.knobs[name]
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                return _OPERATORS[type(op)](self.value_of(left), self.value_of(right))
+            case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+                return _OPERATORS[type(op)](self.value_of(operand))
+            case ast.BoolOp(op=ast.And(), values=values):
+                return all(self.value_of(each) for each in values)
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return any(self.value_of(each) for each in values)
+            case ast.Compare():
+                return self._comparison(node)
+            case _:
+                raise self._unreadable(node)
+
+    def _comparison(self, node: ast.Compare) -> bool:
+        terms = [self.value_of(node.left)]
+        for op, right in zip(node.ops, node.comparators, strict=True):
+            if type(op) not in _OPERATORS:
+                raise self._unreadable(node)
+            is_member = isinstance(op, ast.In | ast.NotIn)
+            terms.append(self._members(right) if is_member else self.value_of(right))
+        operators = [_OPERATORS[type(op)] for op in node.ops]
+        return all(holds(terms[i], terms[i + 1]) for i, holds in enumerate(operators))
+
+    def _members(self, node: ast.expr) -> list[Any]:
+        if not isinstance(node, ast.Tuple | ast.List | ast.Set):
+            raise self._unreadable(node)
+        return [self.value_of(each) for each in node.elts]
+
+    def _unreadable(self, node: ast.expr) -> ValueError:
+        return ValueError(
+            f"cannot read {ast.unparse(node)!r} in the constraint {self.expression!r}; it may use "
+            "knob names, literals, arithmetic, comparisons, `in`, `and`, `or` and `not`"
+        )
+
+
+def first_broken(constraints: Iterable[str], knobs: Mapping[str, Scalar]) -> str | None:
+    """Give the first constraint that these values break, or for which it cannot be computed."""
+    for each in constraints:
+        try:
+            holds = constraint_holds(each, knobs)
+        except ValueError:  # it can be read, as the contract was, but not for these: None * 2
+            holds = False
+        if not holds:
+            return each
+    return None
+
+
+def check_names(expression: str, names: Iterable[str]) -> None:
+    """Refuse a constraint over something that is no knob, also where it would not be reached.
+
+    Raises
+    ------
+    ValueError
+        The expression cannot be read, or names no knob; the message gives the nearest one.
+    """
+    known = list(names)
+    for name in names_in(expression):
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            listed = ", ".join(known) or "none"
+            instead = f"did you mean {near[0]}?" if near else f"knobs are: {listed}"
+            raise ValueError(
+                f"cannot read {name!r} in the constraint {expression!r}: there is no knob of "
+                f"that name; {instead}"
+            )
+
+
+def names_in(expression: str) -> tuple[str, ...]:
+    """Give the knob names that a constraint uses, in the order in which they stand.
+
+    Raises
+    ------
+    ValueError
+        The expression cannot be read.
+    """
+    names = [node for node in ast.walk(_parsed(expression)) if isinstance(node, ast.Name)]
+    ordered = sorted(names, key=lambda node: (node.lineno, node.col_offset))
+    return tuple(dict.fromkeys(node.id for node in ordered))
+
+
+def values_in_words(expression: str, knobs: Mapping[str, Scalar]) -> str:
+    """Say the values that a constraint looks at: ``micro=4, accum=2``."""
+    return ", ".join(f"{name}={knobs[name]!r}" for name in names_in(expression) if name in knobs)
+
+
+@lru_cache(maxsize=256)
+def _parsed(expression: str) -> ast.expr:
+    try:
+        return ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise ValueError(f"cannot read the constraint {expression!r}: {error}") from error
