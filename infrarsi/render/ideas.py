@@ -25,6 +25,7 @@ _FATES = {
     "accepted": "accepted, not in the winner",
     "kept": "in the winner",
 }
+_NO_SCORE = "no score"
 
 
 def ideas_section(report: Report) -> Section:
@@ -70,13 +71,13 @@ def _credit_table(credits: tuple[Credit, ...]) -> Table:
 
 def _correlation(credit: Credit) -> str:
     if credit.rank_correlation is None:
-        return numbers.NOT_MEASURED
+        return _NO_SCORE
     return f"{credit.rank_correlation:+.2f} (of {credit.num_scored})"
 
 
 def _error(credit: Credit) -> str:
     if credit.mean_log_error is None:
-        return numbers.NOT_MEASURED
+        return _NO_SCORE
     return numbers.significant(credit.mean_log_error, 2)
 
 
@@ -90,8 +91,8 @@ def _ideas_table(ideas: tuple[IdeaRow, ...]) -> Table:
             (
                 stacked([code(each.name)], [muted(each.summary)] if each.summary else []),
                 cell(each.proposer),
-                cell(numbers.ratio(each.predicted, decimals=3)),
-                cell(numbers.ratio(each.measured, decimals=3)),
+                cell(_ratio(each.predicted, "not predicted")),
+                cell(_ratio(each.measured, numbers.NOT_MEASURED)),
                 stacked([_FATES[each.fate]], [muted(each.because)] if each.because else []),
             ),
             dropped=each.fate == "declined",
@@ -99,6 +100,14 @@ def _ideas_table(ideas: tuple[IdeaRow, ...]) -> Table:
         for each in ideas
     ]
     return table("Every idea", columns, rows=rows, long=True)
+
+
+def _ratio(value: float | None, missing: str) -> str:
+    return missing if value is None else numbers.ratio(value, decimals=3)
+
+
+def _tokens(number: int | None) -> str:
+    return "not reported" if number is None else numbers.count(number)
 
 
 def _calls_table(calls: tuple[LanguageCall, ...]) -> Table:
@@ -118,7 +127,7 @@ def _calls_table(calls: tuple[LanguageCall, ...]) -> Table:
                 else [],
             ),
             stacked([numbers.count(each.num_ideas)], [numbers.count(each.num_declined)]),
-            stacked([numbers.count(each.input_tokens)], [numbers.count(each.output_tokens)]),
+            stacked([_tokens(each.input_tokens)], [_tokens(each.output_tokens)]),
             cell(numbers.dollars(each.usd)),
             cell(numbers.duration(each.wall_s)),
             stacked(*([muted(words), code(digest[:12])] for words, digest in _digests(each))),

@@ -8,6 +8,9 @@ from infrarsi.records.forecast import Forecast, Range
 from infrarsi.records.report import (
     Confirmed,
     Cost,
+    Credit,
+    IdeaRow,
+    LanguageCall,
     PairRow,
     Part,
     PhaseTime,
@@ -175,6 +178,42 @@ def _confirmed() -> Confirmed:
     )
 
 
+def _ideas() -> dict[str, tuple]:
+    """Give ideas of two proposers, what each was credited with, and the calls of a model."""
+    ideas = (
+        IdeaRow(name="+sdpa", proposer="patchbook", kind="patch", fate="kept", predicted=0.8,
+                measured=0.763, summary="Replaces the explicit softmax attention."),
+        IdeaRow(name="+prefetch", proposer="patchbook", kind="patch", fate="tried", predicted=0.97,
+                because="RuntimeError in the data loader"),
+        IdeaRow(name="+fused_adamw", proposer="language", kind="patch", fate="kept", predicted=0.93,
+                measured=0.951, summary="Steps all parameters in one kernel."),
+        IdeaRow(name="recompute=False", proposer="language", kind="setting", fate="untried",
+                predicted=0.82),
+        IdeaRow(name="cache_masks", proposer="language", kind="patch", fate="declined",
+                because="the search text stands more than once in model.py, at lines 41 and 77"),
+    )  # fmt: skip
+    credits = (
+        Credit(proposer="patchbook", proposed=14, declined=9, tried=5, accepted=3,
+               parts=("+chunked_loss", "+compile", "+sdpa"), num_scored=4,
+               rank_correlation=0.8, mean_log_error=0.061),
+        Credit(proposer="language", proposed=3, declined=1, tried=1, accepted=1,
+               parts=("+fused_adamw",), num_scored=1,
+               note="too few to score: 1 measured alone or by ablation, of 3"),
+        Credit(proposer="sweep", proposed=None, tried=6, accepted=4, parts=("recompute=False",),
+               note="it predicts nothing: it turns the knobs as the models suggest"),
+    )  # fmt: skip
+    calls = (
+        LanguageCall(index=1, provider="openai", model="stand-in", host="127.0.0.1", outcome="ok",
+                     input_tokens=14_021, output_tokens=1_102, usd=0.039, wall_s=11.2, num_ideas=2,
+                     num_declined=1, redactions=2, prompt_digest="1d" * 32,
+                     reply_digest="2e" * 32),
+        LanguageCall(index=2, provider="openai", model="stand-in", host="127.0.0.1", mending=True,
+                     outcome="unreachable", note="127.0.0.1 gave no reply within 180 s",
+                     wall_s=180.0, prompt_digest="3f" * 32),
+    )  # fmt: skip
+    return {"ideas": ideas, "credits": credits, "language_calls": calls}
+
+
 def full_report() -> Report:
     """Give a report in which every field is filled."""
     rows = _rows()
@@ -247,6 +286,7 @@ def full_report() -> Report:
             parts=parts,
         ),
         confirmed=_confirmed(),
+        **_ideas(),
         cost=Cost(
             wall_s=2874.0,
             cpu_s=5310.0,

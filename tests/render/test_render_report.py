@@ -164,6 +164,14 @@ def hostile_report() -> Report:
                 update={"parts": parts, "knobs": {HOSTILE: HOSTILE}, "summaries": {"sdpa": HOSTILE}}
             ),
             "confirmed": confirmed.model_copy(update={"findings": findings, "branch": HOSTILE}),
+            "ideas": tuple(
+                each.model_copy(update={"name": HOSTILE, "summary": HOSTILE, "because": HOSTILE})
+                for each in report.ideas
+            ),
+            "language_calls": tuple(
+                each.model_copy(update={"model": HOSTILE, "host": HOSTILE, "note": HOSTILE})
+                for each in report.language_calls
+            ),
         }
     )
 
