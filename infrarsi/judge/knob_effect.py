@@ -20,7 +20,8 @@ _DECISIVE: Mapping[Claim, tuple[str, ...]] = {
     "workers": ("child processes", "live threads"),
     "anything": (),
 }
-"""What a knob with this claim changes wherever it is obeyed; nothing else then speaks for it."""
+"""What a knob with this claim changes wherever it is obeyed, the surest first; nothing else then
+speaks for it."""
 
 
 @dataclass(frozen=True)
@@ -162,12 +163,15 @@ def _no_difference(
     """Say what was the same; ``None`` where something differed, empty where nothing was seen."""
     turned = [observed[name] for name in comparison.turned]
     against = [observed[name] for name in comparison.against]
-    names = tuple(
+    decisive = _DECISIVE[claim]
+    usable = tuple(
         name
-        for name in _DECISIVE[claim]
+        for name in decisive
         if name not in tolerance.unsteady
         and all(each.exact.get(name) is not None for each in (*turned, *against))
     )
+    # Without the first, what is left is too little to go by: all is compared then.
+    names = usable if usable[:1] == decisive[:1] else ()
     if differing(turned, against, tolerance, only=names):
         return None
     return words_of(turned, against, tolerance, only=names)

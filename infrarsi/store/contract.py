@@ -38,14 +38,16 @@ def read_contract(path: Path) -> Contract:
     try:
         return Contract.model_validate(content)
     except ValidationError as error:
-        raise ContractError(f"{path.name}: {_in_words(error)}", hint="correct it there") from error
+        raise ContractError(
+            f"{path.name}: {_in_words(error)}", hint=f"correct that in {path.name}, then repeat"
+        ) from error
 
 
 def _in_words(error: ValidationError) -> str:
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"]) or "the file"
     more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
-    return f"{place}: {first['msg']}{more}"
+    return f"{place}: {first['msg'].removeprefix('Value error, ')}{more}"
 
 
 def hash_files(root: Path, paths: Iterable[str]) -> dict[str, str]:

@@ -152,6 +152,17 @@ def test_a_micro_batch_is_judged_by_its_forwards_though_time_differs():
     assert set(program.silent()) == {"micro", "accum"}
 
 
+def test_without_its_surest_sign_a_knob_is_compared_in_everything():
+    for update_s, told in ((0.1, {"workers"}), (0.07, set())):
+        program = measured("workers", noise=0.0)
+        program.launch(workers=2)
+        for name, seen in program.observed.items():
+            exact = {**seen.exact, "child processes": None}
+            time = update_s if name == "t5" else 0.1
+            program.observed[name] = type(seen)(exact, time, seen.peak_bytes, seen.phases)
+        assert set(program.silent()) == told
+
+
 def test_one_launch_that_shows_an_effect_acquits_the_knob():
     program = measured(noise=0.0, fused_gain=0.0)
     program.launch(fused=True)
