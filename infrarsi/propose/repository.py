@@ -56,6 +56,10 @@ class Class:
                     assign = self.source.parents[node]
                     assert isinstance(assign, cst.Assign)
                     found.append(assign.value)
+                case cst.AssignTarget(target=cst.Tuple() as targets):
+                    assign = self.source.parents[node]
+                    assert isinstance(assign, cst.Assign)
+                    found += _unpacked(targets, assign.value, f"self.{name}")
                 case cst.AnnAssign(target=target, value=value) if (
                     dotted(target) == f"self.{name}" and value is not None
                 ):
@@ -67,6 +71,16 @@ class Class:
                     if literal(argument(node, 0, "name")) == name and value is not None:
                         found.append(value)
         return found
+
+
+def _unpacked(targets: cst.Tuple, value: cst.BaseExpression, name: str) -> list[cst.BaseExpression]:
+    """Give what unpacking gives to a name; where that cannot be seen, something unknown."""
+    for position, each in enumerate(targets.elements):
+        if dotted(each.value) == name:
+            if isinstance(value, cst.Tuple) and len(value.elements) == len(targets.elements):
+                return [value.elements[position].value]
+            return [cst.Name("unknown")]
+    return []
 
 
 class Repository:

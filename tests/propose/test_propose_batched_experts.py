@@ -7,8 +7,11 @@ import copy
 import pytest
 import torch
 from moe_samples import ALL, ANY, BY_SLOT, COUNTED, HIT, MASKED, ONE_HOT, REPEATED, SHORT, TOP_ONE
+from torch.utils._python_dispatch import TorchDispatchMode
 
 RECIPE = "batched_experts"
+STACKED = "stacked_experts"
+ALIKE = sorted(set(ALL) - {"hit"})
 
 
 def _trained(model, x: torch.Tensor):
@@ -65,6 +68,60 @@ def test_ties_between_experts_and_experts_without_tokens_change_nothing(transfor
                 torch.nn.init.zeros_(layer.weight)  # all experts are equally good
     _same(old, new, torch.randn(2, 6, 8, dtype=torch.float64))
     _same(old, new, torch.zeros(2, 6, 8, dtype=torch.float64))
+
+
+class _Products(TorchDispatchMode):
+    """Counts matrix products, batched ones apart."""
+
+    def __init__(self):
+        super().__init__()
+        self.batched, self.single = 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket.__name__
+        self.batched += name in {"bmm", "baddbmm"}
+        self.single += name in {"mm", "addmm"}
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_experts_made_alike_run_together_and_compute_the_same(transform, module, name):
+    after = transform(STACKED, ALL[name])
+    old, new = _pair(module, ALL[name], after)
+    for size in ((4, 24), (2, 9), (1, 1)):  # with few tokens they run one by one again
+        _same(old, new, torch.randn(*size, 8, dtype=torch.float64))
+    with _Products() as seen:
+        new(torch.randn(4, 24, 8, dtype=torch.float64))
+    assert seen.batched > 0
+    assert seen.single <= 3  # the router, and what is shared
+    _same(old, new, torch.zeros(2, 6, 8, dtype=torch.float64))  # one expert gets everything
+
+
+def test_experts_that_drop_at_random_run_one_by_one_while_they_do(transform, module):
+    source = ANY.replace("dropout=0.0", "dropout=0.3")
+    old, new = _pair(module, source, transform(STACKED, source))
+    _same(old, new, torch.randn(4, 24, 8, dtype=torch.float64))
+    old.eval(), new.eval()
+    _same(old, new, torch.randn(4, 24, 8, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "because"),
+    [
+        (HIT, "x", "x", "not modules in a list"),
+        (SHORT, "nn.ModuleList(nn.Linear(dim, dim) for _ in range(count))",
+         "nn.ModuleList([nn.Linear(dim, dim), nn.Linear(dim, dim, bias=False)])", "may differ"),
+        (SHORT, "nn.Linear(dim, dim) for", "nn.LSTM(dim, dim) for", "not of linear layers"),
+        (COUNTED, "F.gelu(self.w1(x))", "F.gelu(self.w1(x)).cumsum(0)", "does more than apply"),
+        (COUNTED, "F.gelu(self.w1(x))", "F.gelu(self.w1(x)) + self.n", "does more than apply"),
+        (COUNTED, "return self.w2(", "print(x)\n            return self.w2(", "does more than apply"),
+        (COUNTED, "self.start, self.end = 0, n", "self.register_forward_hook(print)",
+         "run by itself"),
+    ],
+)  # fmt: skip
+def test_experts_that_need_to_run_by_themselves_are_left_alone(declines, source, old, new, because):
+    assert old in source
+    assert because in declines(STACKED, source.replace(old, new))
 
 
 def test_dropout_inside_the_experts_falls_on_the_same_numbers(transform, module):

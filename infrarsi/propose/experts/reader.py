@@ -6,13 +6,23 @@ from dataclasses import replace
 
 import libcst as cst
 
+from infrarsi.propose.experts.origins import one_hot_axes
+from infrarsi.propose.experts.values import (
+    Choice,
+    Code,
+    Index,
+    Mask,
+    Masked,
+    Places,
+    Product,
+    Round,
+    Selected,
+    Value,
+)
 from infrarsi.propose.flow import loads, stores
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Repository
 from infrarsi.propose.source import Source, argument, children_of, literal, method_call
-
-from .origins import one_hot_axes
-from .values import Choice, Code, Index, Mask, Masked, Places, Product, Round, Selected, Value
 
 _NUMBERS = frozenset({"float", "to", "type_as", "type", "long", "int", "half", "bfloat16"})
 _FLAT = frozenset({"flatten", "squeeze", "view", "reshape", "long", "tolist", "contiguous"})

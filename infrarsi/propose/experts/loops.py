@@ -6,6 +6,19 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from infrarsi.propose.experts.guards import Guards
+from infrarsi.propose.experts.origins import Origins, origin
+from infrarsi.propose.experts.reader import Reader, places
+from infrarsi.propose.experts.values import (
+    Code,
+    Dispatch,
+    Index,
+    Places,
+    Product,
+    Round,
+    Selected,
+    Value,
+)
 from infrarsi.propose.flow import reads
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.repository import Repository
@@ -18,11 +31,6 @@ from infrarsi.propose.source import (
     sole,
     text_of,
 )
-
-from .guards import Guards
-from .origins import Origins, origin
-from .reader import Reader, places
-from .values import Code, Dispatch, Index, Places, Product, Round, Selected, Value
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import libcst as cst
 
+from infrarsi.propose.experts.origins import one_hot_axes, origin
+from infrarsi.propose.experts.reader import Reader
+from infrarsi.propose.experts.values import Choice, Index, Mask, Places, Round, Selected, Value
 from infrarsi.propose.recipe import DoesNotApply
 from infrarsi.propose.source import argument, literal, method_call, text_of, walk
-
-from .origins import one_hot_axes, origin
-from .reader import Reader
-from .values import Choice, Index, Mask, Places, Round, Selected, Value
 
 
 class Guards:
