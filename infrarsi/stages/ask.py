@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -84,8 +85,16 @@ def situation_of(workspace: Workspace, history: History, *, mending: bool) -> Si
         earlier_reply=reply.decode("utf-8", "replace"),
         mending=last.declined if mending and last is not None else (),
         secrets=secrets_in(os.environ),
-        places={str(workspace.root): "<repository>", str(Path.home()): "<home>"},
+        places=_places(workspace.root),
     )
+
+
+def _places(root: Path) -> dict[str, str]:
+    """Give what stands for the paths of this machine; a home at the root of all has no name."""
+    named = {str(root): "<repository>"}
+    with contextlib.suppress(RuntimeError):  # nobody knows this user
+        named[str(Path.home())] = "<home>"
+    return {place: name for place, name in named.items() if len(Path(place).parts) > 1}
 
 
 def ground_of(workspace: Workspace, history: History) -> Ground:

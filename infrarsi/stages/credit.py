@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from infrarsi.propose.language.ideas import slug_of
 from infrarsi.records.asked import Setting
 from infrarsi.records.base import Scalar
 from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.report import Credit, IdeaRow, LanguageCall
 from infrarsi.records.task import same_scalar
 from infrarsi.search.calibration import FEWEST_SCORED, score_predictions
-from infrarsi.stages.history import History, Screening
+from infrarsi.stages.history import Declined, History, Screening
 
 SWEEP = "sweep"
 PATCHBOOK = "patchbook"
@@ -38,9 +39,16 @@ def idea_rows(history: History, defaults: Mapping[str, Scalar]) -> tuple[IdeaRow
     rows += [
         IdeaRow(name=each.name, proposer=each.proposer, kind="patch", fate="declined",
                 because=each.because)
-        for each in history.declined
+        for each in _still_declined(history)
     ]  # fmt: skip
     return tuple(rows)
+
+
+def _still_declined(history: History) -> list[Declined]:
+    """Leave out what was mended since, and count once what was declined twice."""
+    last = {(each.proposer, slug_of(each.name)): each for each in history.declined}
+    mended = {(patch.proposer, name) for name, patch in history.patches.items()}
+    return [each for key, each in last.items() if key not in mended]
 
 
 def credits_of(history: History, rows: Iterable[IdeaRow]) -> tuple[Credit, ...]:

@@ -2,6 +2,10 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 
@@ -295,9 +299,6 @@ def test_the_key_stands_in_no_word_about_the_endpoint():
 
 
 def test_the_clients_are_not_loaded_by_the_command_line():
-    import subprocess
-    import sys
-
     script = (
         "import sys, infrarsi.stages.run, infrarsi.stages.ask\n"
         "print(*sorted({'openai', 'anthropic'} & set(sys.modules)))"
@@ -305,3 +306,30 @@ def test_the_clients_are_not_loaded_by_the_command_line():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
                           check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})  # fmt: skip
     assert done.stdout.strip() == ""
+
+
+@PROVIDERS
+def test_ctrl_c_ends_a_call_at_once(provider):
+    script = (
+        "import sys\n"
+        "from infrarsi.propose.language.clients import send_prompt\n"
+        "from infrarsi.propose.language.endpoint import endpoint_of\n"
+        "from infrarsi.propose.language.prompt import Prompt\n"
+        "from infrarsi.records.plan import Language\n"
+        "provider, url = sys.argv[1:]\n"
+        "endpoint = endpoint_of(Language(provider=provider, model='m', base_url=url), {})\n"
+        "prompt = Prompt('a', 'b', redactions=0, left_out=())\n"
+        "try:\n"
+        "    send_prompt(endpoint, prompt, form='plain', timeout_s=300, max_output_tokens=9)\n"
+        "except KeyboardInterrupt:\n"
+        "    print('stopped')\n"
+    )
+    with LanguageServer([Scripted(REPLY, delay_s=300.0)]) as server:
+        url = server.url if provider == "openai" else server.root_url
+        process = subprocess.Popen([sys.executable, "-c", script, provider, url], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        while not server.requests and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        said, complaints = process.communicate(timeout=60)
+    assert (said.strip(), complaints, process.returncode) == ("stopped", "", 0)

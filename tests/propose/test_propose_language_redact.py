@@ -77,7 +77,10 @@ def test_settings_of_a_configuration_stay():
 
 
 def test_a_secret_known_by_value_goes_wherever_it_stands():
-    environment = {"MY_API_KEY": "plain-words-only", "PATH": "/usr/bin/of/mine", "A_TOKEN": "short"}
+    environment = {
+        "MY_API_KEY": "plain-words-only", "PATH": "/usr/bin/of/mine", "A_TOKEN": "short",
+        "SOME_TOKEN": "disabled",
+    }  # fmt: skip
     known = secrets_in(environment)
     assert known == ("plain-words-only",)
     cleaned = redact("x = 'plain-words-only'  # plain-words-only", is_python=True, known=known)

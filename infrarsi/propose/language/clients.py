@@ -234,7 +234,9 @@ def _by_status(
     if 300 <= status < 400:
         words = f"{host} answers with a redirect ({status}), which is not followed"
         return Unanswered("rejected", words)
-    return Unanswered("rejected", f"{host} did not accept the call (status {status}): {said}")
+    doubt = "; is the address whole, and the model's name right?" if status == 404 else ""
+    words = f"{host} did not accept the call (status {status}): {said}{doubt}"
+    return Unanswered("rejected", words)
 
 
 def _not_connected(error: Exception, endpoint: Endpoint) -> Unanswered:

@@ -67,7 +67,8 @@ def endpoint_of(language: Language, environment: Mapping[str, str]) -> Endpoint:
     if not key and not local:
         raise UsageError(
             f"the language proposer needs a key for {host}, and {variable} is not set",
-            hint=f"set {variable} in the environment; a key is read from nowhere else",
+            hint=f"set {variable} in the environment (to anything, where the server asks for no "
+            "key); a key is read from nowhere else",
         )
     if not key.isascii() or not key.isprintable() or " " in key:
         raise UsageError(

@@ -193,7 +193,7 @@ def _patch_of(idea: GivenIdea, name: str) -> Patch:
     summary = " ".join(f"{idea.summary.strip()} {idea.reason.strip()}".split())
     return Patch(
         name=name, proposer=PROPOSER, edits=edits, summary=summary[:600] or name,
-        precision=idea.precision, conflicts=tuple(_slug(each) for each in idea.conflicts),
+        precision=idea.precision, conflicts=tuple(slug_of(each) for each in idea.conflicts),
         log_time=effect_of(idea.time_ratio, idea.confidence),
         log_memory=effect_of(idea.memory_ratio, idea.confidence),
         cold_start_s=min(idea.cold_start_s, 3600.0),
@@ -206,13 +206,14 @@ def effect_of(ratio: float, confidence: str) -> Effect:
     return Effect(mean=mean, sd=_SPREAD[confidence])
 
 
-def _slug(name: str) -> str:
+def slug_of(name: str) -> str:
+    """Give the name that a patch gets for what a model called it."""
     plain = re.sub(r"[^a-z0-9]+", "_", name.casefold()).strip("_")[:40].strip("_")
     return plain if re.match(r"[a-z]", plain) else f"idea_{plain}".rstrip("_")
 
 
 def _free_name(name: str, *, taken: set[str]) -> str:
-    slug = _slug(name)
+    slug = slug_of(name)
     number = 2
     free = slug
     while free in taken:
@@ -233,7 +234,7 @@ def _setting_of(
             names = ", ".join(by_name) or "there are none"
             raise EditError(f"{each.name} is not a knob", hint=f"Knobs: {names}.")
         knobs[each.name] = _value_of(by_name[each.name], each.value)
-    patches = tuple(dict.fromkeys(_slug(name) for name in given.patches))
+    patches = tuple(dict.fromkeys(slug_of(name) for name in given.patches))
     _check_patches(patches, known, incompatible)
     candidate = Candidate.of(knobs, patches)
     if candidate == Candidate.of(ground.surface.default_knobs()):

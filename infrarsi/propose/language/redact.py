@@ -132,8 +132,14 @@ def secrets_in(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         value
         for name, value in environment.items()
-        if _SECRET_VARIABLE.search(name) and len(value) >= 8 and _NO_SECRET.match(value) is None
+        if _SECRET_VARIABLE.search(name) and not _is_common(value)
     )
+
+
+def _is_common(value: str) -> bool:
+    """Tell whether a value may stand in any source by itself: short, or a plain word."""
+    plain = value.isalpha() and len(value) < 16
+    return len(value) < 8 or plain or _NO_SECRET.match(value) is not None
 
 
 def _without_values(pattern: re.Pattern[str], text: str, *, vague: bool) -> tuple[str, int]:
