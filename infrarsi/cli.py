@@ -56,6 +56,10 @@ def init(
     protected: Annotated[
         list[str] | None, typer.Option(help="Glob of files that no patch may edit.")
     ] = None,
+    warmup_updates: Annotated[
+        int | None, typer.Option(min=1, help="Updates before the timed ones: 10.")
+    ] = None,
+    measured_updates: Annotated[int | None, typer.Option(min=2, help="Timed updates: 20.")] = None,
     relock: Annotated[bool, typer.Option("--relock", help="Lock anew, as things are now.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,6 +75,8 @@ def init(
         inputs=tuple(inputs or ()),
         editable=tuple(editable or ()),
         protected=tuple(protected or ()),
+        warmup_updates=warmup_updates,
+        measured_updates=measured_updates,
         relock=relock,
     )
     locked = lock_task(directory, draft)
@@ -301,10 +307,16 @@ def parse_seconds(text: str) -> float:
     return float(found.group(1)) * {"": 1, "s": 1, "m": 60, "h": 3600}[found.group(2)]
 
 
+_FLAGS = {"max_wall_s": "--max-wall", "confirmation_blocks": "--blocks", "proposers": "--proposer"}
+"""Flags that are called otherwise than what they set in the plan."""
+
+
 def _override(
     workspace: Workspace, limits: dict[str, Any] | None = None, **changed: object
 ) -> None:
     """Change the plan, and the limits of its budget, for this command; what is ``None`` stays."""
+    from pydantic import ValidationError
+
     plan = workspace.contract.plan
     kept = {key: value for key, value in changed.items() if value is not None}
     tighter = {key: value for key, value in (limits or {}).items() if value is not None}
@@ -312,9 +324,12 @@ def _override(
         kept["budget"] = {**plan.budget.model_dump(), **tighter}
     try:
         plan = plan.model_validate({**plan.model_dump(), **kept})
-    except ValueError as error:
-        name = ", ".join([*(key for key in kept if key != "budget"), *tighter])
-        raise UsageError(f"not a plan: {error}", hint=f"correct {name}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = str(first["loc"][1 if first["loc"][0] in {"budget", "language"} else 0])
+        flag = _FLAGS.get(place, f"--{place.replace('_', '-')}")
+        message = f"{flag} cannot be {first['input']}: {first['msg'].lower()}"
+        raise UsageError(message, hint=f"correct {flag}") from error
     workspace.contract = workspace.contract.model_copy(update={"plan": plan})
 
 
