@@ -166,8 +166,9 @@ def _missing(workspace: Workspace, log: str) -> Iterator[_Missing]:
     known = workspace.contract.task.workload.inputs
     commit, repository = workspace.lock.commit, workspace.repository
     pointers = repository.lfs_pointers(workspace.tracked)
+    shown = (workspace.folder, *workspace.interpreter.readable(workspace.root))
     for place in _candidates(workspace, log):
-        if not place.exists() or place.is_relative_to(workspace.folder):
+        if not place.exists() or any(map(place.is_relative_to, shown)):
             continue
         if not place.is_relative_to(workspace.root):
             name = os.path.relpath(place, workspace.root)

@@ -144,7 +144,9 @@ def read_ledger(seen: Seen, root: Path) -> None:
     seen.evidence = evidence_of(workspace, first)
     if history.screenings:
         screening = history.screenings[0]
-        seen.screened = f"{screening.trial.outcome}, {screening.verdict.ruling}"
+        verdict = screening.verdict.ruling if screening.verdict else screening.trial.reason
+        changed = ", ".join(screening.trial.candidate.patches) or "settings"
+        seen.screened = f"{changed}: {screening.trial.outcome}, {verdict}"
 
 
 def compare_compiled(python: Path) -> str:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.training
 SEEN = """
 import importlib.util, os, shutil, sys
 inside = {
-    "infrarsi": importlib.util.find_spec("infrarsi") is not None,
+    "infrarsi": getattr(importlib.util.find_spec("infrarsi"), "origin", None) is not None,
     "executable": sys.executable, "prefix": sys.prefix, "python": shutil.which("python"),
     "active": os.environ.get("VIRTUAL_ENV"),
 }
