@@ -161,6 +161,8 @@ def _cache(rewrite: Rewrite, function: cst.FunctionDef, table: Table, number: in
         key += [f"id({buffer})", f"{buffer}._version"]
     kept = "".join(f", {buffer}" for buffer in table.buffers)
     code = source.code(table.value)
+    if isinstance(table.value, cst.Tuple) and not table.value.lpar:
+        code = f"({code})"
     text = f"built_once(({', '.join(key)},), lambda: {code}{kept})"
     if len(text) + len(table.name) > 80:
         kept = "".join(f"\n    {buffer}," for buffer in table.buffers)
