@@ -13,8 +13,9 @@ from infrarsi.records.plan import Contract
 from infrarsi.render import numbers
 from infrarsi.stages.history import History
 from infrarsi.stages.parts import ablation_of, space_of
-from infrarsi.stages.spending import num_screened, purse_of
+from infrarsi.stages.spending import Purse, missing_price, num_screened, purse_of
 from infrarsi.stages.steps import is_open, winner_of
+from infrarsi.store.contract import CONTRACT_FILE
 
 _QUICK, _SLOW = 0.6, 1.25
 """A launch of the search against the reference's: faster settings, and a busy machine."""
@@ -40,6 +41,15 @@ class _Pace:
             low=_QUICK * self.reference_s + self.between_s,
             point=self.reference_s + self.between_s + _SHARE_COMPILED * self.compile_s,
             high=_SLOW * self.reference_s + self.between_s + self.compile_s,
+        )
+
+    @property
+    def of_both_arms_s(self) -> Range:
+        """Seconds of a launch in a confirmation, half of which are the reference's own."""
+        return Range(
+            low=(1 + _QUICK) / 2 * self.reference_s + self.between_s,
+            point=self.reference_s + self.between_s,
+            high=_SLOW * self.reference_s + self.between_s,
         )
 
     @property
@@ -69,17 +79,13 @@ def forecast_of(contract: Contract, history: History, *, num_accelerators: int) 
     if not is_open(contract, history):
         trials = apart = Range(low=0, point=0, high=0)
     trials = _within(trials, pace.trial_s, purse.left_s)
-    more_s = [
-        t * trial_s + a * known_s
-        for t, a, trial_s, known_s in zip(
-            _cases(trials), _cases(apart), _cases(pace.trial_s), _cases(pace.known_s), strict=True
-        )
-    ]
-    in_flight_s = (0.0, 0.0, pace.trial_s.high)
-    most_s = [max(0.0, purse.left_s) + each for each in in_flight_s]
-    search_s = _ordered([purse.spent_s + min(each) for each in zip(more_s, most_s, strict=True)])
-    confirm_s = pace.known_s.times(4 * contract.plan.confirmation_blocks)
+    search_s = _search_s(purse, pace, trials, apart)
+    confirm_s = pace.of_both_arms_s.times(4 * contract.plan.confirmation_blocks)
     price = contract.plan.prices.usd_per_s(num_accelerators)
+    said = _assumptions(contract, history, pace, apart)
+    if price is None:
+        missing = missing_price(num_accelerators)
+        said.append(f"dollars are not known: {missing} is not set in {CONTRACT_FILE}")
     done = num_screened(history)
     launches = [done + len(history.trials_for("ablation")) + t + a
                 for t, a in zip(_cases(trials), _cases(apart), strict=True)]  # fmt: skip
@@ -88,8 +94,21 @@ def forecast_of(contract: Contract, history: History, *, num_accelerators: int) 
         num_launches=_ordered(launches), search_wall_s=search_s, confirm_wall_s=confirm_s,
         search_usd=search_s.times(price) if price is not None else None,
         confirm_usd=confirm_s.times(price) if price is not None else None,
-        assumptions=_assumptions(contract, history, pace, apart),
+        assumptions=tuple(said),
     )  # fmt: skip
+
+
+def _search_s(purse: Purse, pace: _Pace, trials: Range, apart: Range) -> Range:
+    """Give the seconds of the whole search, cut off where its budget cuts it off."""
+    more_s = [
+        t * trial_s + a * known_s
+        for t, a, trial_s, known_s in zip(
+            _cases(trials), _cases(apart), _cases(pace.trial_s), _cases(pace.known_s), strict=True
+        )
+    ]
+    in_flight_s = (0.0, 0.0, pace.trial_s.high)
+    most_s = [max(0.0, purse.left_s) + each for each in in_flight_s]
+    return _ordered([purse.spent_s + min(each) for each in zip(more_s, most_s, strict=True)])
 
 
 def forecast_lines(forecast: Forecast) -> list[str]:
@@ -152,9 +171,7 @@ def _within(trials: Range, trial_s: Range, left_s: float) -> Range:
     return _ordered(slowest_first)
 
 
-def _assumptions(
-    contract: Contract, history: History, pace: _Pace, apart: Range
-) -> tuple[str, ...]:
+def _assumptions(contract: Contract, history: History, pace: _Pace, apart: Range) -> list[str]:
     budget, blocks = contract.plan.budget, contract.plan.confirmation_blocks
     dollars = f" or ${budget.max_usd:,.2f}" if budget.max_usd is not None else ""
     said = [
@@ -171,9 +188,7 @@ def _assumptions(
         said.append(
             f"half of the trials compile: {numbers.duration(pace.compile_s)} more in each of them"
         )
-    if contract.plan.prices.usd_per_s(0) is None and contract.plan.prices.usd_per_gpu_hour is None:
-        said.append("dollars are not known: plan.prices is not set in infrarsi.yaml")
-    return tuple(said)
+    return said
 
 
 def _cases(span: Range) -> tuple[float, float, float]:
