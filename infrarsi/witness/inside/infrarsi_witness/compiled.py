@@ -65,8 +65,10 @@ def _hook_steps_again():
         if not getattr(step, "hooked", False):  # torch hooks it when the first one is made
             continue
         again = hooked_step(step)
-        if getattr(step, "__code__", None) is not again.__code__:
-            again._torchdynamo_inline = step
+        while step is not None and getattr(step, "__code__", None) is not again.__code__:
+            step = getattr(step, "__wrapped__", None)
+        if step is None:  # nothing around the step itself calls the hooks
+            again._torchdynamo_inline = again.__wrapped__
             kind.step = again
 
 
