@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,6 +12,8 @@ from pathlib import Path
 
 INSIDE = Path("/tmp/infrarsi")
 """Where a contained trial sees its scratch folder."""
+GIT_FOLDER, GIT_FILE = "git", "gitfile"
+"""Where in the scratch folder the trial's own ``.git`` is laid out."""
 
 _PASSED_ON = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
@@ -53,6 +56,8 @@ class Room:
     """Paths that must stay visible: interpreters, the witness."""
     inputs: tuple[str, ...] = ()
     """Locked git-ignored inputs, relative to the root, mounted read-only."""
+    git_objects: Path | None = None
+    """The objects behind the trial's own ``.git``, mounted read-only."""
 
 
 def probe_tier() -> Tier:
@@ -72,6 +77,8 @@ def probe_tier() -> Tier:
 _ISOLATION = (
     "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL",
     "--die-with-parent", "--new-session",
+    # Ranks find each other by the machine's name, and the network in there is loopback alone.
+    "--hostname", "localhost",
 )  # fmt: skip
 
 
@@ -121,7 +128,15 @@ def contain(argv: Sequence[str], room: Room, *, tier: Tier, folder: str) -> list
             return _in_bubblewrap(argv, room, folder=folder)
         case Tier.PROCESS_GROUP:
             setpriv = shutil.which("setpriv")
-            return [*([setpriv, "--pdeathsig", "KILL"] if setpriv else []), *argv]
+            words = [_in_tree(word, room) for word in argv]
+            return [*([setpriv, "--pdeathsig", "KILL"] if setpriv else []), *words]
+
+
+def _in_tree(word: str, room: Room) -> str:
+    """Point an argument that names a file of the checkout at the trial's own copy of it."""
+    before, root, path = word.partition(f"{room.root}/")
+    named = root and (not before or before.endswith("="))
+    return f"{before}{room.tree}/{path}" if named and (room.tree / path).exists() else word
 
 
 def _in_bubblewrap(argv: Sequence[str], room: Room, *, folder: str) -> list[str]:
@@ -135,27 +150,19 @@ def _in_bubblewrap(argv: Sequence[str], room: Room, *, folder: str) -> list[str]
     command += _bind_hidden(outside, below=Path("/tmp"))
     command += ["--bind", str(room.tree), str(room.root)]
     if (room.tree / ".git").exists():
-        command += ["--ro-bind", "/dev/null", str(room.root / ".git")]
+        gitfile = room.scratch / GIT_FILE
+        shown = gitfile if gitfile.exists() else Path("/dev/null")
+        command += ["--ro-bind", str(shown), str(room.root / ".git")]
     command += _bind_hidden(within, below=room.root)
     for name in room.inputs:
-        command += ["--ro-bind", str(room.root / name), str(room.root / name)]
+        place = os.path.normpath(room.root / name)  # it may lie outside
+        command += ["--ro-bind", place, place]
     command += ["--bind", str(room.scratch), str(INSIDE)]
+    if room.git_objects is not None:
+        command += ["--ro-bind", str(room.git_objects), str(INSIDE / GIT_FOLDER / "objects")]
     return [*command, "--chdir", str(room.root / folder), "--", *argv]
 
 
 def _bind_hidden(paths: Iterable[Path], *, below: Path) -> list[str]:
     hidden = sorted({path for path in paths if path.is_relative_to(below) and path != below})
     return [word for path in hidden for word in ("--ro-bind", str(path), str(path))]
-
-
-def interpreter_paths(python: str) -> tuple[Path, ...]:
-    """Give the folders that an interpreter needs to see: its prefix and what it links to."""
-    named = Path(shutil.which(python) or python)
-    places = {named.parent.parent, named.resolve().parent.parent}
-    home = named.parent.parent / "pyvenv.cfg"
-    if home.exists():
-        for line in home.read_text(encoding="utf-8").splitlines():
-            key, _, value = line.partition("=")
-            if key.strip() == "home":
-                places.add(Path(value.strip()).parent)
-    return tuple(sorted(place for place in places if place != Path("/")))

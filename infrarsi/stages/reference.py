@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from infrarsi.records.task import Metric
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
+
+_READ_ONLY = re.compile(r"Read-only file system: '([^']+)'")
+_LAST_LINES = 40
 
 
 def refuse_failed_reference(workspace: Workspace, trial: Trial) -> None:
@@ -122,9 +126,29 @@ def _what_to_do(workspace: Workspace, trial: Trial) -> str:
                 "optimizer, in this process or its children"
             )
         case _:
-            return _missing_in_words(workspace, trial) or (
-                "run the command by hand in a fresh clone, mend it, commit, then repeat"
+            log = _log_of(workspace, trial)
+            return (
+                _read_only_in_words(workspace, log)
+                or _missing_in_words(workspace, log)
+                or "run the command by hand in a fresh clone, mend it, commit, then repeat"
             )
+
+
+def _log_of(workspace: Workspace, trial: Trial) -> str:
+    assert trial.log_digest is not None, "a launch that failed has its log"
+    return workspace.artifacts.get(trial.log_digest).decode("utf-8", "replace")
+
+
+def _read_only_in_words(workspace: Workspace, log: str) -> str | None:
+    """Say which place the program may not write to, where that ended it."""
+    found = _READ_ONLY.search("\n".join(log.splitlines()[-_LAST_LINES:]))
+    if found is None or workspace.tier is not Tier.BUBBLEWRAP:
+        return None
+    return (
+        f"a contained trial may write below its own folder and TMPDIR alone, not at {found[1]}: "
+        "have the training write there, for a cache by a variable in the command "
+        "(`env XDG_CACHE_HOME=cache python ...`)"
+    )
 
 
 @dataclass(frozen=True)
@@ -135,10 +159,8 @@ class _Missing:
     why: Literal["ignored", "untracked", "outside", "pointer"]
 
 
-def _missing_in_words(workspace: Workspace, trial: Trial) -> str | None:
+def _missing_in_words(workspace: Workspace, log: str) -> str | None:
     """Say which file of the user's the program lacked, and how to give it to the trials."""
-    assert trial.log_digest is not None, "a launch that failed has its log"
-    log = workspace.artifacts.get(trial.log_digest).decode("utf-8", "replace")
     missing = next(_missing(workspace, log), None)
     if missing is None:
         return None

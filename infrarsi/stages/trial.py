@@ -16,6 +16,7 @@ from infrarsi.edits.surface import within_surface
 from infrarsi.errors import EditError, SpaceError
 from infrarsi.execute.choosing import with_interpreter
 from infrarsi.execute.disk import FLOOR_BYTES, SPACE_HINT, free_bytes
+from infrarsi.execute.git_seen import show_git
 from infrarsi.execute.invocation import Invocation, invocation_of
 from infrarsi.execute.launch import Launch, LaunchPlan, keep_cache, launch, prepare_scratch
 from infrarsi.execute.sandbox import Room, Tier, seen_root, seen_scratch
@@ -241,6 +242,9 @@ def _plan(workspace: Workspace, ready: _Ready, tree: Path, scratch: Path) -> Lau
             scratch=scratch,
             readable=(*interpreter.readable(workspace.root), witness.ENTRY),
             inputs=contract.task.workload.inputs,
+            git_objects=show_git(workspace.repository, tree, workspace.lock.commit, scratch=scratch)
+            if workspace.tier is Tier.BUBBLEWRAP
+            else None,
         ),
         tier=workspace.tier,
         witness=witness.ENTRY,

@@ -179,6 +179,28 @@ def test_an_edit_outside_the_surface_or_through_a_link_is_refused_before_any_lau
     assert (speaking.root / "train.py").read_bytes() == (SPEAKING / "train.py").read_bytes()
 
 
+SAYS_ITS_COMMIT = """\
+import subprocess
+for words in (["rev-parse", "HEAD"], ["log", "-1", "--format=%s"], ["status", "--porcelain"]):
+    print(subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout.strip())
+"""
+
+
+@pytest.mark.usefixtures("either_tier")
+def test_a_training_that_asks_git_for_its_commit_is_told_it(speaking):
+    (speaking.root / "topic.py").touch()
+    speaking.first(SAYS_ITS_COMMIT)
+    speaking.git("branch", "plans")
+    lock(speaking.root)
+    with opened(speaking.root) as workspace:
+        trial = perform_trial(workspace, candidate_of(EDIT), patches={EDIT.name: EDIT})
+        said = workspace.artifacts.get(trial.log_digest).decode().splitlines()
+    assert trial.outcome is Outcome.OK, trial.reason
+    assert said[:2] == [speaking.git("rev-parse", "HEAD"), "first"]
+    assert said[2:] == ["M  train.py"]
+    assert speaking.git("status", "--porcelain") == "?? infrarsi.yaml"
+
+
 POINTER = (
     "version https://git-lfs.github.com/spec/v1\n"
     "oid sha256:4d7a214614ab2935c943f9e0ff69d22eadbb8f32b1258daaa5e2ca24d17e2393\nsize 12345\n"
@@ -194,6 +216,19 @@ def test_a_data_file_that_is_only_an_lfs_pointer_is_said_at_init(speaking):
     speaking.first("import struct\nstruct.unpack('<1000I', open('train.bin', 'rb').read())\n")
     said = refused_by(ReferenceFailedError, lambda: lock(speaking.root, relock=True))
     assert "train.bin is only a Git LFS pointer here: fetch it with `git lfs pull`" in said
+
+
+def test_an_lfs_filter_that_cannot_run_is_refused_and_leaves_nothing(speaking):
+    (speaking.root / "train.bin").write_text(POINTER)
+    (speaking.root / ".gitattributes").write_text("*.bin filter=lfs\n")
+    speaking.git("add", "-A")
+    speaking.git("commit", "-qm", "data")
+    speaking.git("config", "filter.lfs.smudge", "git-lfs-that-is-not-installed smudge -- %f")
+    speaking.git("config", "filter.lfs.required", "true")
+    said = refused_by(RepositoryError, lambda: lock(speaking.root), code=2)
+    assert "lfs" in said.split(" -> ")[0]
+    assert "install git-lfs" in said
+    assert len(speaking.git("worktree", "list").splitlines()) == 1
 
 
 def test_no_commit_yet_is_refused(tmp_path):

@@ -113,6 +113,15 @@ def test_a_read_only_home_and_no_tmpdir_are_no_obstacle(speaking):
     assert "Locked: commit" in done.stdout
 
 
+def test_a_training_that_writes_where_it_may_not_is_told_where_it_may(speaking):
+    """Contained, a home is read-only: a cache there is the usual case."""
+    speaking.first("import os\nos.makedirs('/usr/lib/infrarsi cache')\n")
+    said = refused_by(ReferenceFailedError, lambda: lock(speaking.root))
+    assert "Read-only file system: '/usr/lib/infrarsi cache'" in said
+    assert "may write below its own folder and TMPDIR alone" in said
+    assert "env XDG_CACHE_HOME=cache" in said
+
+
 def on_small_disk(user, size, *arguments):
     """Type a command where the state folder is a file system of its own, of a few megabytes."""
     (user.root / ".infrarsi").mkdir(exist_ok=True)
