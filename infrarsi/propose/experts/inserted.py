@@ -45,8 +45,7 @@ _ONE_BY_ONE = """
 
 _ALL_AT_ONCE = """
     largest = max(sizes)
-    uneven = largest > 2 * len(order) // len(sizes) + 32
-    if alone or uneven or largest == 0 or (skips_empty and min(sizes) == 0):
+    if alone or largest == 0 or largest > 2 * len(order) // len(sizes) + 64:
         pieces = [
             expert(number, part)
             for number, part in zip(numbers, mine.split(sizes))
@@ -56,12 +55,15 @@ _ALL_AT_ONCE = """
             return
         outputs = {torch}.cat(pieces)
     else:
-        # All experts' rows, filled up with zeros to the same number.
+        # The rows of all experts that run, filled up with zeros to the same number.
         number = found[bounds[0] : bounds[-1]] - numbers.start
         place = {torch}.arange(len(order), device=order.device) - (starts - bounds[0])[number]
+        if skips_empty:
+            layers = [layer for layer, size in zip(layers, sizes) if size]
+            number = ((starts.diff() > 0).cumsum(0) - 1)[number]
         place = place + number * largest
-        filled = mine.new_zeros(len(sizes) * largest, mine.shape[-1]).index_copy(0, place, mine)
-        outputs = together(layers, filled.view(len(sizes), largest, -1))
+        filled = mine.new_zeros(len(layers) * largest, mine.shape[-1]).index_copy(0, place, mine)
+        outputs = together(layers, filled.view(len(layers), largest, -1))
         outputs = outputs.flatten(0, 1).index_select(0, place)
 """
 
