@@ -22,11 +22,12 @@ _RUNNERS = {
     ("rye", "run"), ("pixi", "run"), ("conda", "run"), ("mamba", "run"), ("micromamba", "run"),
 }  # fmt: skip
 _MODULES = {
-    "torchrun": "torch.distributed.run",
-    "accelerate": "accelerate.commands.accelerate_cli",
-    "deepspeed": "deepspeed.launcher.runner",
+    ("torchrun",): "torch.distributed.run",
+    ("accelerate", "launch"): "accelerate.commands.launch",
+    ("deepspeed",): "deepspeed.launcher.runner",
 }
-"""Launchers whose console script may be missing, by the module that it would run."""
+"""Launchers whose console script may be missing, by the module that does the same."""
+_LAUNCHERS = frozenset(words[0] for words in _MODULES)
 
 
 @dataclass(frozen=True)
@@ -127,13 +128,15 @@ def with_interpreter(argv: Sequence[str], interpreter: Interpreter) -> list[str]
     program, rest = PurePosixPath(argv[0]), list(argv[1:])
     if _PYTHON.fullmatch(program.name):
         return [str(interpreter.executable), *rest]
-    if "/" in argv[0] and program.name not in _MODULES:
+    if "/" in argv[0] and program.name not in _LAUNCHERS:
         return list(argv)
     script = interpreter.scripts / program.name
     if os.access(script, os.X_OK) and _leads_somewhere(script):
         return [str(script), *rest]
-    if program.name in _MODULES:
-        return [str(interpreter.executable), "-m", _MODULES[program.name], *rest]
+    words = (program.name, *rest)
+    for name, module in _MODULES.items():
+        if words[: len(name)] == name:
+            return [str(interpreter.executable), "-m", module, *words[len(name) :]]
     return list(argv)
 
 
@@ -193,7 +196,7 @@ def _named_by(program: str, start: Path) -> Path | None:
     if _PYTHON.fullmatch(path.name):
         return locate(program, folders=(start,))
     beside = start / path.parent / "python"
-    return Path(os.path.abspath(beside)) if path.name in _MODULES and beside.exists() else None  # noqa: PTH100
+    return Path(os.path.abspath(beside)) if path.name in _LAUNCHERS and beside.exists() else None  # noqa: PTH100
 
 
 def _candidates(root: Path, environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:

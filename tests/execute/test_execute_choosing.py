@@ -164,9 +164,8 @@ def test_a_launcher_without_a_script_of_its_own_is_run_as_a_module(root):
     as_module = [python, "-m", "torch.distributed.run", "--nproc-per-node=2", "t.py"]
     launched = ("torchrun", "--nproc-per-node=2", "t.py")
     assert with_interpreter(launched, interpreter) == as_module
-    assert with_interpreter(("accelerate", "launch", "t.py"), interpreter)[2] == (
-        "accelerate.commands.accelerate_cli"
-    )
+    accelerated = with_interpreter(("accelerate", "launch", "t.py"), interpreter)
+    assert accelerated == [python, "-m", "accelerate.commands.launch", "t.py"]
     torchrun = made / "bin" / "torchrun"
     for gone in ("#!/moved/away/bin/python\n", shebang("/moved/far away/bin/python")):
         torchrun.write_text(gone)
