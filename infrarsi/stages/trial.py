@@ -26,7 +26,7 @@ from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.evidence import Evidence, read_evidence
 from infrarsi.records.trial import Outcome, Purpose, Trial
 from infrarsi.stages.workspace import Workspace
-from infrarsi.store.contract import hash_files
+from infrarsi.store.contract import hash_files, stamp_files
 
 _SKETCH_ELEMENTS = 64
 
@@ -192,10 +192,11 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
             ran = repository.tree_of(tree, objects=scratch / "objects")
             _provide_inputs(workspace, tree)
             watched = sorted({*workspace.tracked, *files})
-            before = hash_files(tree, watched)
+            inputs = workspace.contract.task.workload.inputs
+            before = hash_files(tree, watched) | stamp_files(workspace.root, inputs)
             plan = _plan(workspace, ready, tree, scratch)
             done = launch(plan)
-            after = hash_files(tree, watched)
+            after = hash_files(tree, watched) | stamp_files(workspace.root, inputs)
         expected = repository.expected_tree(commit, files, objects=scratch / "objects")
         if done.outcome is Outcome.OK:
             keep_cache(scratch, cache)

@@ -24,7 +24,7 @@ from speaking_user import (
 from infrarsi.errors import ContractError, ReferenceFailedError, RepositoryError, UsageError
 from infrarsi.execute.sandbox import Tier, probe_tier
 from infrarsi.records.trial import Outcome
-from infrarsi.stages.trial import perform_trial
+from infrarsi.stages.trial import perform_trial, source_of
 
 pytestmark = pytest.mark.training
 
@@ -278,6 +278,26 @@ def test_ignored_data_that_a_trial_lacks_is_named_locked_and_mounted(speaking):
         ContractError, lambda: lock(speaking.root, inputs=("prepared/train.bin",), relock=True)
     )
     assert "the input prepared/train.bin does not exist" in said
+
+
+@pytest.mark.usefixtures("either_tier")
+def test_locked_data_cannot_be_written_or_the_writing_is_noticed(speaking):
+    (speaking.root / ".gitignore").write_text("prepared/\n")
+    (speaking.root / "prepared").mkdir()
+    (speaking.root / "prepared" / "train.bin").write_bytes(b"\1" * 1000)
+    speaking.first("open('prepared/train.bin', 'rb')\n")
+    lock(speaking.root, inputs=("prepared",), editable=("*.py",))
+    writes = patch_of("writes", path="first.py", search="'rb'", replace="'ab').write(b'x'")
+    with opened(speaking.root) as workspace:
+        trial = perform_trial(workspace, candidate_of(writes), patches={writes.name: writes})
+        if workspace.tier is Tier.BUBBLEWRAP:
+            assert trial.outcome is Outcome.CRASHED
+            assert "Read-only file system" in trial.reason
+            return
+        facts = source_of(workspace, trial)
+    assert facts.protected_before["prepared"] != facts.protected_after["prepared"]
+    with pytest.raises(ContractError, match="the input prepared was changed after the lock"):
+        opened(speaking.root).__enter__()
 
 
 def test_a_relative_data_path_outside_the_tree_is_named_locked_and_mounted(speaking):
