@@ -11,7 +11,7 @@ from infrarsi.records.report import Cost
 from infrarsi.records.trial import Outcome
 from infrarsi.records.verdict import Ruling
 from infrarsi.stages.history import Confirmation, History
-from infrarsi.stages.spending import bill, spent_s
+from infrarsi.stages.spending import bill, spent_s, trial_gpu_s
 
 
 def cost_of(
@@ -36,7 +36,7 @@ def cost_of(
     return Cost(
         wall_s=wall_s, overhead_s=wall_s - launches_s,
         cpu_s=_total(trial.cpu_s for trial in trials),
-        gpu_s=_total(trial.gpu_s for trial in trials), by_purpose_s=by_purpose,
+        gpu_s=_total(trial_gpu_s(history, trial) for trial in trials), by_purpose_s=by_purpose,
         failed_wall_s=sum(trial.wall_s for trial in trials if trial.outcome is not Outcome.OK),
         dollars=paid.usd, dollars_note=paid.note,
         llm_dollars=paid.models_usd if calls and paid.is_whole else None,
@@ -50,11 +50,12 @@ def _against_forecast(
     plan: Plan, history: History, confirmation: Confirmation | None
 ) -> dict[str, object]:
     """Give what was expected when the budget was last set, and what it came to since the lock."""
-    if not history.forecasts:
+    forecasts = history.here.forecasts
+    if not forecasts:
         return {}
-    last_budget, _ = history.forecasts[-1]
-    expected = next(forecast for budget, forecast in history.forecasts if budget == last_budget)
-    tried = history.periods.of("apply")
+    last_budget, _ = forecasts[-1]
+    expected = next(forecast for budget, forecast in forecasts if budget == last_budget)
+    tried = [period for period in history.here.periods if period.command == "apply"]
     confirm_s = tried[-1].wall_s() if tried and confirmation is not None else None
     return {
         "expected": expected,

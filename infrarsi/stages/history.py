@@ -59,8 +59,6 @@ class History:
     elsewhere: list[MachineSearch] = field(default_factory=list)
     """The searches on other machines, the latest last."""
     periods: Periods = field(default_factory=Periods)
-    forecasts: list[tuple[Budget, Forecast]] = field(default_factory=list)
-    """What a search was expected to take, each with the budget that it had."""
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> History:
@@ -78,10 +76,13 @@ class History:
         self.periods.fold(event)
         body = event.body
         match event.kind:
+            case "began":
+                self._work_here()
             case "trial_started":
                 self.remarks[body["trial_id"]] = body.get("remarks", {})
                 if body["purpose"] in {"screen", "ablation", "confirm"}:
                     self.here.launched.add(body["trial_id"])
+                    self._work_here()
             case "trial_ended":
                 known = {key: body[key] for key in Trial.model_fields if key in body}
                 self.trials[body["trial_id"]] = Trial.model_validate(known)
@@ -106,9 +107,15 @@ class History:
                 self.promotion = None
             case "estimated":
                 budget = Budget.model_validate(body["budget"])
-                self.forecasts.append((budget, Forecast.model_validate(body["forecast"])))
-            case "locked" | "began" | "repaired":
+                self.here.forecasts.append((budget, Forecast.model_validate(body["forecast"])))
+            case "locked" | "repaired":
                 pass
+
+    def _work_here(self) -> None:
+        """Count the last period to the search on this machine, where it is of a search."""
+        last = self.periods.all[-1]
+        if last.command != "doctor" and all(each is not last for each in self.here.periods):
+            self.here.periods.append(last)
 
     def _take_baseline(self, body: dict[str, Any]) -> None:
         """Take a baseline in; one of another machine sets the search so far aside."""
@@ -140,6 +147,7 @@ class History:
 
     def _take_asked(self, asked: Asked) -> None:
         self.asked.append(asked)
+        self.here.calls.append(asked)
         self.patches |= {patch.name: patch for patch in asked.patches}
         self.declined += [
             Declined(each.name, each.because, proposer="language") for each in asked.declined

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from infrarsi.records.asked import Asked
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate
+from infrarsi.records.forecast import Forecast
 from infrarsi.records.history import Prediction
 from infrarsi.records.machine import Machine
 from infrarsi.records.plan import Budget
 from infrarsi.records.report import Part
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Ruling, Verdict
+from infrarsi.stages.periods import Period
 
 AGAIN = "again, since its launch was disturbed"
 """How the reason of a repeated screening begins."""
@@ -90,6 +93,12 @@ class MachineSearch:
     settled: frozenset[str] = frozenset()
     """Ids of the trials that the choice rests on."""
     confirmations: list[Confirmation] = field(default_factory=list)
+    periods: list[Period] = field(default_factory=list)
+    """When commands searched or confirmed on it."""
+    calls: list[Asked] = field(default_factory=list)
+    """Calls of language models in the meantime."""
+    forecasts: list[tuple[Budget, Forecast]] = field(default_factory=list)
+    """What the search was expected to take, each with the budget that it had."""
 
 
 def status_of(screening: Screening) -> Literal["ok", "oom", "failed", "refused"]:

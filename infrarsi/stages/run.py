@@ -36,10 +36,19 @@ class View(Protocol):
         """See that a step has ended and was folded in."""
 
 
-def run_search(workspace: Workspace, *, view: View) -> History:
+def run_search(workspace: Workspace, *, view: View, typed_url: str | None = None) -> History:
     """Search until the budget is spent or nothing worth trying is left; resume where it was.
 
     Where a budget leaves nothing to do, the ledger stays as it is; a larger one goes on.
+
+    Parameters
+    ----------
+    workspace
+        The locked repository.
+    view
+        Shown every step.
+    typed_url
+        Address of a language model's server, where the user typed one.
 
     Raises
     ------
@@ -48,7 +57,7 @@ def run_search(workspace: Workspace, *, view: View) -> History:
         or a language model is wanted, and its name, its key or the consent to send source is
         missing.
     """
-    consultant = open_consultant(workspace.contract)
+    consultant = open_consultant(workspace.contract, typed_url=typed_url)
     history = History.of(workspace.ledger.events)
     require_baseline(workspace, history)
     plan, gpus = workspace.contract.plan, len(workspace.machine.accelerators)
@@ -119,7 +128,7 @@ def run_in_short(plan: Plan, history: History) -> dict[str, Any]:
         "spent_s": spent_s(history),
         "spent_usd": paid.usd,
         "usd_note": paid.note,
-        "expected": history.forecasts[-1][1] if history.forecasts else None,
+        "expected": history.here.forecasts[-1][1] if history.here.forecasts else None,
     }
 
 

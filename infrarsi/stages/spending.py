@@ -37,15 +37,14 @@ class Bill:
 
 
 def spent_s(history: History, command: str = "run", *, now: datetime | None = None) -> float:
-    """Give the seconds by the clock that a command has been at work since the lock.
+    """Give the seconds by the clock that a command has been at work for the search on this machine.
 
     Launches, judging and choosing count, pauses between commands do not. With ``now``, the
     last period is still going on.
     """
-    periods = history.periods.all
     return sum(
-        each.wall_s(now if each is periods[-1] else None)
-        for each in periods
+        each.wall_s(now if each is history.periods.all[-1] else None)
+        for each in history.here.periods
         if each.command == command
     )
 
@@ -53,8 +52,13 @@ def spent_s(history: History, command: str = "run", *, now: datetime | None = No
 def bill(
     plan: Plan, history: History, *, command: str | None = None, now: datetime | None = None
 ) -> Bill:
-    """Add up what a command (or all of them) has cost since the lock, killed launches too."""
-    chosen = [each for each in history.periods.all if command in {None, each.command}]
+    """Add up what everything has cost since the lock, failed and killed launches too.
+
+    With ``command``: what that command has cost for the search on this machine.
+    """
+    chosen = history.periods.all
+    if command is not None:
+        chosen = [each for each in history.here.periods if each.command == command]
     last = history.periods.all[-1] if history.periods.all else None
     amounts: list[float] = []
     missing = ""
@@ -65,7 +69,7 @@ def bill(
             amounts.append(seconds * price)
         elif seconds > 0:
             missing = missing_price(_num_accelerators(history, period))
-    calls = history.asked if command in {None, "run"} else []
+    calls = history.asked if command is None else history.here.calls if command == "run" else []
     unknown = sorted({call.model for call in calls if call.usd is None})
     notes = [f"not known: set {missing} in {CONTRACT_FILE}"] if missing else []
     if unknown:
@@ -82,6 +86,12 @@ def trial_usd(plan: Plan, history: History, trial: Trial) -> float | None:
     period = history.periods.of_trial.get(trial.trial_id)
     price = plan.prices.usd_per_s(_num_accelerators(history, period))
     return None if price is None else trial.wall_s * price
+
+
+def trial_gpu_s(history: History, trial: Trial) -> float:
+    """Give the seconds that a launch held accelerators, also where it did not live to name them."""
+    period = history.periods.of_trial.get(trial.trial_id)
+    return trial.gpu_s or trial.wall_s * _num_accelerators(history, period)
 
 
 def num_screened(history: History) -> int:
@@ -115,7 +125,8 @@ def purse_of(contract: Contract, history: History, *, now: datetime | None = Non
     A dollar limit counts as the seconds of this machine that the rest of it pays for.
     """
     budget, spent = contract.plan.budget, spent_s(history, now=now)
-    launches_s = sum(period.launches_s for period in history.periods.of("run"))
+    periods = [period for period in history.here.periods if period.command == "run"]
+    launches_s = sum(period.launches_s for period in periods)
     overhead = min(max(spent / launches_s, 1.0), _MOST_OVERHEAD) if launches_s else 1.0
     left = budget.max_wall_s - spent
     paid = bill(contract.plan, history, command="run", now=now).usd

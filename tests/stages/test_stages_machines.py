@@ -9,7 +9,7 @@ from infrarsi.errors import UsageError
 from infrarsi.stages.cost import cost_of
 from infrarsi.stages.doctor import require_baseline
 from infrarsi.stages.history import History
-from infrarsi.stages.spending import bill
+from infrarsi.stages.spending import bill, spent_s
 from infrarsi.stages.steps import Launch
 
 OLD, NEW = machine(), machine(torch="2.13.0")
@@ -55,8 +55,17 @@ def test_trials_of_the_machine_before_stay_in_the_cost(moved):
     assert bill(agreed.plan, history).usd >= launches_s - 1e-6
 
 
-def test_time_and_trials_on_the_new_machine_have_the_whole_budget_of_trials(moved):
-    assert len(moved.run().screenings) > 3
+def test_the_search_on_the_new_machine_has_its_whole_budget():
+    agreed = contract(
+        max_trials=3, max_wall_s=40, max_usd=40.0, prices={"usd_per_machine_hour": 3600.0}
+    )
+    world = World(agreed, machine_=OLD)
+    world.run()
+    assert spent_s(world.history) > 14
+    world.measure(NEW)
+    assert spent_s(world.history) == 0
+    assert bill(agreed.plan, world.history, command="run").usd == 0
+    assert len(world.run().screenings) > 2
 
 
 def test_back_on_the_machine_before_its_search_goes_on(moved):
