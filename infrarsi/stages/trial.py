@@ -25,6 +25,7 @@ from infrarsi.judge.facts import SourceFacts
 from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.evidence import Evidence, read_evidence
 from infrarsi.records.trial import Outcome, Purpose, Trial
+from infrarsi.stages.furnishing import provide_inputs, refuse_outside
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.contract import hash_files, stamp_files
 
@@ -141,28 +142,10 @@ def _patched(
     workspace: Workspace, candidate: Candidate, patches: Mapping[str, Patch]
 ) -> tuple[dict[str, bytes], Invocation]:
     files = combine(workspace.sources, [patches[name] for name in candidate.patches])
-    _refuse_outside(workspace, files)
+    refuse_outside(workspace, files)
     present = {**workspace.sources, **files}
     invocation = invocation_of(workspace.contract.task, candidate.knobs, present)
     return {**files, **invocation.files}, invocation
-
-
-def _refuse_outside(workspace: Workspace, files: Mapping[str, bytes]) -> None:
-    """Refuse patches of what no patch may touch, before anything is launched."""
-    for path in files:
-        inside = next(
-            (link for link in workspace.gitlinks if f"{path}/".startswith(f"{link}/")), None
-        )
-        if inside is not None:
-            raise EditError(
-                f"{path} lies in the submodule {inside}, which is locked",
-                hint="leave it as it is, or change a file of this repository instead",
-            )
-        if not within_surface(path, workspace.contract.task.surface):
-            raise EditError(
-                f"{path} is not among the files that a patch may edit",
-                hint=f"edit these: {', '.join(workspace.contract.task.surface.editable)}",
-            )
 
 
 @dataclass(frozen=True)
@@ -190,7 +173,7 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
         with make_worktree(repository, commit, place=place) as tree:
             write_files(tree, files)
             ran = repository.tree_of(tree, objects=scratch / "objects")
-            _provide_inputs(workspace, tree)
+            provide_inputs(workspace, tree)
             watched = sorted({*workspace.tracked, *files})
             inputs = workspace.contract.task.workload.inputs
             before = hash_files(tree, watched) | stamp_files(workspace.root, inputs)
@@ -283,22 +266,6 @@ def _witness_options(
         "sketch_elements": _SKETCH_ELEMENTS,
         "perturb": perturb,
     }
-
-
-def _provide_inputs(workspace: Workspace, tree: Path) -> None:
-    """Put locked git-ignored inputs in the tree: as mount points, or uncontained as links."""
-    for name in workspace.contract.task.workload.inputs:
-        source, place = workspace.root / name, tree / name
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            continue  # it is where it is: it needs no place in the tree
-        place.parent.mkdir(parents=True, exist_ok=True)
-        if workspace.tier.value == "bubblewrap":
-            if source.is_dir():
-                place.mkdir(exist_ok=True)
-            else:
-                place.touch()
-        elif not place.exists():
-            place.symlink_to(source)
 
 
 def _ended(
