@@ -14,6 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from infrarsi.edits import combine
+from infrarsi.propose.patchbook import default_book, propose_patches
+from infrarsi.records.task import Numerics
+
 torch = pytest.importorskip("torch")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "tiny_moe"
@@ -55,10 +59,10 @@ def launch(folder):
     """A function from overrides to what the training prints."""
 
     @cache
-    def run(*overrides: str) -> str:
+    def run(*overrides: str, place: Path = EXAMPLE) -> str:
         done = subprocess.run(
-            [sys.executable, str(EXAMPLE / "train.py"), "--config",
-             str(EXAMPLE / "config" / "base.yaml"), f"data.dir={folder}", *SMALL, *overrides],
+            [sys.executable, str(place / "train.py"), "--config",
+             str(place / "config" / "base.yaml"), f"data.dir={folder}", *SMALL, *overrides],
             capture_output=True, text=True, check=False, timeout=200,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )  # fmt: skip
@@ -119,3 +123,28 @@ def test_one_expert_a_token_and_bfloat16_train_evaluate_and_save(launch, tmp_pat
     saved = torch.load(place, weights_only=True)
     assert saved["settings"]["model"]["top_k"] == 1
     assert "blocks.1.moe.experts.3.w2.weight" in saved["model"]
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"batched_experts", "cached_mask", "cached_rotary", "fused_optimizer"},
+        {"stacked_experts", "sdpa", "cached_rotary", "fewer_syncs"},
+    ],
+)
+def test_recipes_find_their_targets_in_it_and_train_the_same(launch, folder, tmp_path, names):
+    files = {
+        path.relative_to(EXAMPLE).as_posix(): path.read_bytes() for path in EXAMPLE.rglob("*.py")
+    }
+    found = propose_patches(files, numerics=Numerics(), book=default_book(), entry="train.py")
+    wanted = [patch for patch in found.patches if patch.name in names]
+    assert {patch.name for patch in wanted} == names
+    changed = {**files, **combine(files, wanted)}
+    changed["config/base.yaml"] = (EXAMPLE / "config" / "base.yaml").read_bytes()
+    for path, content in changed.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    assert _losses(launch("train.steps=12", place=tmp_path)) == pytest.approx(
+        _losses(launch("train.steps=12")), abs=1e-4, rel=0
+    )
