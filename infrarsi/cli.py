@@ -186,7 +186,8 @@ def run(
         _override(workspace, limits, strategy=strategy, seed=seed, proposers=proposers or None)
         seen = workspace.ledger.head
         with SearchView(Console(stderr=True, quiet=as_json)) as view:
-            history = run_search(workspace, view=SearchWatcher(workspace, view))
+            watcher = SearchWatcher(workspace, view)
+            history = run_search(workspace, view=watcher, typed_url=base_url)
     if as_json:
         _print_json(run_in_short(workspace.contract.plan, history))
     else:

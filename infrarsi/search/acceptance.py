@@ -12,6 +12,9 @@ from infrarsi.search.mixture import Bools, Floats, Ints
 
 _AT_FAULT = 0.05
 """Share of atoms that a judge refuses or that crash, before any trial."""
+_AT_FAULT_UNREVIEWED = 0.35
+"""The same of patches that a language model wrote for this repository, and nobody reviewed. So
+they are no part of the first bundles, where one fault costs what the others would teach."""
 _PASSES_AT_FAULT = 0.05
 """Chance that a candidate with an atom at fault passes all the same."""
 _LEAK = {"refused": 0.02, "failed": 0.1}
@@ -40,7 +43,8 @@ class AcceptanceModel:
         carried = self._atoms(points)
         passed = np.array([status == "ok" for _, status in judged], dtype=np.bool_)
         leaks = np.array([_LEAK.get(status, 0.0) for _, status in judged])
-        self.at_fault = _share_blame(carried[passed], carried[~passed], leaks[~passed])
+        prior = self._prior(lattice)
+        self.at_fault = _share_blame(prior, carried[passed], carried[~passed], leaks[~passed])
         self._bad = [
             (row, _SUPERSET[status])
             for row, (_, status) in zip(carried, judged, strict=True)
@@ -61,6 +65,13 @@ class AcceptanceModel:
         """Give the probability of each patch being at fault, shape ``(num patches,)``."""
         return self.at_fault[len(self.at_fault) - self._num_patches :]
 
+    def _prior(self, lattice: Lattice) -> Floats:
+        """Give each atom's probability of being at fault before any trial."""
+        unreviewed = [patch.proposer == "language" for patch in lattice.patches]
+        knobs = np.full(sum(self._sizes), _AT_FAULT)
+        patches = np.where(unreviewed, _AT_FAULT_UNREVIEWED, _AT_FAULT)
+        return np.concatenate([knobs, patches])
+
     def _atoms(self, points: Ints) -> Bools:
         """Give which atoms each point carries, shape ``(m, num atoms)``."""
         columns = []
@@ -72,9 +83,9 @@ class AcceptanceModel:
         return np.hstack([*columns, patches])
 
 
-def _share_blame(passed: Bools, refused: Bools, leaks: Floats) -> Floats:
+def _share_blame(prior: Floats, passed: Bools, refused: Bools, leaks: Floats) -> Floats:
     """Iterate the posterior odds of each atom; damped, so that it settles."""
-    base = np.log(_AT_FAULT / (1 - _AT_FAULT)) + passed.sum(axis=0) * np.log(_PASSES_AT_FAULT)
+    base = np.log(prior / (1 - prior)) + passed.sum(axis=0) * np.log(_PASSES_AT_FAULT)
     fault = 1 / (1 + np.exp(-base))
     for _ in range(40):
         log_clean = np.log1p(-np.minimum(fault, 1 - 1e-9))

@@ -26,7 +26,10 @@ from infrarsi.stages.workspace import Workspace
 
 
 def open_consultant(
-    contract: Contract, environment: Mapping[str, str] | None = None
+    contract: Contract,
+    environment: Mapping[str, str] | None = None,
+    *,
+    typed_url: str | None = None,
 ) -> Consultant | None:
     """Give the model that a plan wants asked, or ``None`` where it wants none.
 
@@ -39,7 +42,7 @@ def open_consultant(
         return None
     language = contract.plan.language
     seen = os.environ if environment is None else environment
-    return Consultant(endpoint_of(language, seen), language)
+    return Consultant(endpoint_of(language, seen, typed_url=typed_url), language)
 
 
 def ask(workspace: Workspace, history: History, consultant: Consultant, *, mending: bool) -> Asked:

@@ -121,14 +121,14 @@ def _credit(name: str, rows: list[IdeaRow], history: History) -> Credit:
     fates = [row.fate for row in rows]
     pairs = [(r.predicted, r.measured) for r in rows if r.predicted and r.measured is not None]
     score = score_predictions([p for p, _ in pairs], [m for _, m in pairs])
-    kept = {row.name for row in rows if row.fate == "kept"}
+    parts = {row.name for row in rows if row.fate == "kept" and row.kind == "patch"}
     if name == LANGUAGE:
-        kept |= _knobs_first_set_by_language(history)
+        parts |= _knobs_first_set_by_language(history)
     return Credit(
         proposer=name, proposed=len(rows), declined=fates.count("declined"),
         tried=sum(fate in {"tried", "accepted", "kept"} for fate in fates),
         accepted=sum(fate in {"accepted", "kept"} for fate in fates),
-        parts=tuple(sorted(kept & (_kept_parts(history) | kept))), num_scored=len(pairs),
+        parts=tuple(sorted(parts)), num_scored=len(pairs),
         rank_correlation=score.rank_correlation, mean_log_error=score.mean_log_error,
         note=_score_note(len(pairs)),
     )  # fmt: skip

@@ -31,7 +31,8 @@ def consultant_for(server, provider, *, timeout_s=20.0, patience=QUICK, key=KEY)
     language = Language(provider=provider, model="stand-in", base_url=url, timeout_s=timeout_s,
                         max_prompt_chars=8_000)  # fmt: skip
     keys = {"OPENAI_API_KEY": key, "ANTHROPIC_API_KEY": key}
-    return Consultant(endpoint_of(language, keys), language, patience=patience)
+    endpoint = endpoint_of(language, keys, typed_url=url)
+    return Consultant(endpoint, language, patience=patience)
 
 
 def asked(script, provider, **options):
@@ -282,6 +283,8 @@ def test_a_server_on_this_machine_needs_neither_consent_nor_key():
         ({"model": "m", "base_url": "ftp://x"}, {}, "cannot be read", "http://HOST"),
         ({"model": "m", "base_url": "http://u:p@127.0.0.1/v1"}, {}, "holds credentials", "leave"),
         ({"model": "m"}, {"OPENAI_BASE_URL": "http://192.0.2.7/v1"}, "to 192.0.2.7", "--allow"),
+        ({"model": "m", "allow_upload": True, "base_url": "https://evil.example/v1"},
+         {"OPENAI_API_KEY": KEY}, "named by infrarsi.yaml alone", "--base-url"),
     ],
 )  # fmt: skip
 def test_what_is_missing_is_said_before_anything_is_sent(language, environment, said, hint):
@@ -290,6 +293,16 @@ def test_what_is_missing_is_said_before_anything_is_sent(language, environment, 
     assert said in str(caught.value)
     assert hint in caught.value.hint
     assert KEY not in str(caught.value)
+
+
+def test_a_key_goes_only_where_its_owner_sends_it():
+    url = "https://models.example/v1"
+    named = Language(model="m", allow_upload=True, base_url=url)
+    local = Language(model="m", base_url="http://127.0.0.1:1/v1")
+    assert endpoint_of(named, {"OPENAI_API_KEY": KEY}, typed_url=url).key == KEY
+    assert endpoint_of(named, {"OPENAI_API_KEY": KEY, "OPENAI_BASE_URL": url}).key == KEY
+    assert endpoint_of(local, {"OPENAI_API_KEY": KEY}).key != KEY
+    assert endpoint_of(local, {"OPENAI_API_KEY": KEY}, typed_url="http://127.0.0.1:1/v1").key == KEY
 
 
 def test_the_key_stands_in_no_word_about_the_endpoint():

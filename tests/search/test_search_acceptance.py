@@ -87,3 +87,17 @@ def test_an_oom_says_nothing_about_acceptance():
 
 def test_a_refused_reference_blames_no_atom():
     assert chances([(candidate(), "refused")], candidate(["a"]))[0] > 0.8
+
+
+def test_what_a_model_wrote_is_doubted_until_a_trial_of_it_passes():
+    written = patch("a").model_copy(update={"proposer": "language"})
+    space = SPACE.model_copy(update={"patches": (written, *SPACE.patches[1:])})
+    lattice = Lattice(space)
+    points = np.array([lattice.point_of(candidate(["a"])), lattice.point_of(candidate(["b"]))])
+    before = AcceptanceModel(lattice, [])
+    doubted, trusted = before.p_accepted(points)
+    assert 0.5 < doubted < 0.7
+    assert trusted > 0.9
+    assert before.patches_at_fault()[0] > 0.3  # left out of the first bundles
+    passed = (lattice.point_of(candidate(["a", "b"])), observe(candidate(["a", "b"]), "ok"))
+    assert AcceptanceModel(lattice, [passed]).p_accepted(points).min() > 0.9

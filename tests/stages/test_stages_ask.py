@@ -229,6 +229,6 @@ def test_without_language_among_the_proposers_nobody_is_asked(locked):
 
 
 def test_a_missing_key_ends_the_command_before_the_search(locked):
-    workspace = locked("anthropic", "https://api.example.com", allow_upload=True)
+    workspace = locked("anthropic", None, allow_upload=True)
     with pytest.raises(UsageError, match="ANTHROPIC_API_KEY is not set"):
         open_consultant(workspace.contract, {"OPENAI_API_KEY": "x"})

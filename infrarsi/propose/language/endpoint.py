@@ -35,11 +35,15 @@ class Endpoint:
         return KEY_VARIABLES[self.provider]
 
 
-def endpoint_of(language: Language, environment: Mapping[str, str]) -> Endpoint:
+def endpoint_of(
+    language: Language, environment: Mapping[str, str], *, typed_url: str | None = None
+) -> Endpoint:
     """Give the server that a plan names, if source may be sent there and a key is at hand.
 
-    The address is the plan's, else the one in ``OPENAI_BASE_URL`` or ``ANTHROPIC_BASE_URL``,
-    else the provider's own. A server on this machine needs neither consent nor a key.
+    The address is the one that was typed, else the plan's, else the one in ``OPENAI_BASE_URL`` or
+    ``ANTHROPIC_BASE_URL``, else the provider's own. A server on this machine needs neither consent
+    nor a key. An address that stands in the plan alone is never sent a key: a plan comes along
+    with a repository, whoever wrote it.
 
     Raises
     ------
@@ -51,19 +55,28 @@ def endpoint_of(language: Language, environment: Mapping[str, str]) -> Endpoint:
             "no model is named for the language proposer",
             hint="name one with --model, or as plan.language.model in infrarsi.yaml",
         )
-    named = language.base_url or environment.get(_ADDRESS_VARIABLES[language.provider])
-    url = (named or _ADDRESSES[language.provider]).strip()
+    address_variable = _ADDRESS_VARIABLES[language.provider]
+    official = _ADDRESSES[language.provider]
+    own = environment.get(address_variable)
+    url = (typed_url or language.base_url or own or official).strip()
     parts = _parts_of(url)
     host = parts.hostname or ""
     local = _is_loopback(host)
+    is_official = (parts.scheme, host) == ("https", urlsplit(official).hostname)
+    gets_key = is_official or url in {typed_url, own}
     if not local and not language.allow_upload:
         raise UsageError(
             f"the language proposer would send source files to {host}, and nobody allowed that",
             hint="allow it with --allow-upload, or name a server on this machine, such as "
             "--base-url http://127.0.0.1:8000/v1",
         )
+    if not local and not gets_key:
+        raise UsageError(
+            f"{host} is named by infrarsi.yaml alone, and your key goes only where you name it",
+            hint=f"repeat the address as --base-url, or set {address_variable}",
+        )
     variable = KEY_VARIABLES[language.provider]
-    key = environment.get(variable, "").strip()
+    key = environment.get(variable, "").strip() if gets_key else ""
     if not key and not local:
         raise UsageError(
             f"the language proposer needs a key for {host}, and {variable} is not set",
