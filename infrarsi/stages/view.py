@@ -19,6 +19,7 @@ class SearchWatcher:
     def __init__(self, workspace: Workspace, view: SearchView) -> None:
         self._defaults = workspace.contract.task.surface.default_knobs()
         self._view = view
+        self._model = workspace.contract.plan.language.model
 
     def say(self, text: str) -> None:
         """Show a sentence that stays."""
@@ -36,10 +37,8 @@ class SearchWatcher:
                 what = "winner" if request.arm == "winner" else f"winner without {request.arm}"
                 self._view.show_note(f"ablation, round {round_}: {what}")
             case Ask(mending=mending):
-                self._view.show_note(
-                    "asking the language model "
-                    + ("to mend what was declined" if mending else "for ideas")
-                )
+                what = "to mend what was declined" if mending else "for ideas"
+                self._view.show_note(f"asking the language model {self._model} {what}")
             case Judge() | Choose():
                 pass
 

@@ -179,13 +179,17 @@ def test_a_reply_without_ideas_is_declined_whole(consult, provider, scripted, ou
 
 
 @PROVIDERS
-def test_a_failed_call_is_an_event_without_ideas_tokens_or_dollars(consult, provider):
-    asked, _, _ = consult(Scripted(status=500), provider)
-    assert asked.outcome == "unreachable"
+@pytest.mark.parametrize(
+    ("status", "outcome", "usd"),
+    [(401, "unauthorized", 0.0), (404, "rejected", 0.0), (500, "unreachable", None)],
+)
+def test_a_failed_call_is_an_event_without_ideas_or_tokens(consult, provider, status, outcome, usd):
+    asked, _, _ = consult(Scripted(status=status), provider)
+    assert asked.outcome == outcome
     assert not asked.was_answered
     assert (asked.patches, asked.declined, asked.reply_digest) == ((), (), None)
-    assert (asked.input_tokens, asked.usd) == (None, None)
-    assert asked.attempts == 3
+    assert (asked.input_tokens, asked.usd) == (None, usd)
+    assert asked.note
 
 
 def test_secrets_and_paths_of_this_machine_do_not_leave(consult, monkeypatch):

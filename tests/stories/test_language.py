@@ -41,7 +41,7 @@ def test_an_idea_of_a_model_is_mended_tried_credited_and_paid_for(measured):
             "run", "--proposer", "language", "--model", "stand-in", "--base-url", server.url,
             "--max-trials", "3",
         ).stderr  # fmt: skip
-    assert "asking the language model for ideas" in said
+    assert "asking the language model stand-in for ideas" in said
     assert "clumsy" in said
     assert "stands more than once" in server.requests[1].prompt
     history = history_of(measured)

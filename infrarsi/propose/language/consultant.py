@@ -137,7 +137,11 @@ class Consultant:
     def _note(self, failure: Unanswered) -> str:
         if not self.is_open:
             return failure.note
-        return f"{failure.note}; the search goes on without the language proposer"
+        mended = "once the key is right" if failure.failure == "unauthorized" else "later"
+        return (
+            f"{failure.note}; the search goes on without the language proposer, and the same "
+            f"command asks again, {mended}"
+        )
 
 
 class _Attempt:
