@@ -273,6 +273,10 @@ def _bound_between(source: Source, use: cst.Name, *, after: int) -> bool:
     """Tell whether, on every way to a read, a statement after a place binds the name anew."""
     around = set(source.ancestors(use))
     own = source.statement(use)
+    for loop in (each for each in around if isinstance(each, cst.For)):
+        inside = loop.body in around and source.order[loop] > after
+        if inside and binds(cst.AssignTarget(loop.target), use.value):
+            return True
     for each in _bindings(source).get((source.scope(use), use.value), []):
         holder = source.statement(each)
         block = source.parents[holder]

@@ -315,7 +315,36 @@ MASKED = """
             return out.view_as(x)
 """
 
+# The tuple that nonzero gives as the index; weights by the whole mask.
+TUPLE = """
+    import torch
+    from torch import nn
+
+    class make(nn.Module):
+        def __init__(self, d=8, n=4):
+            super().__init__()
+            self.router = nn.Linear(d, n)
+            self.experts = nn.ModuleList([nn.Linear(d, d) for _ in range(n)])
+
+        def forward(self, x):
+            flat = x.reshape(-1, 8)
+            gate = self.router(flat).softmax(-1)
+            best = torch.topk(gate, 2, dim=-1)
+            first = gate.argmax(dim=-1)
+            out = flat.new_zeros(flat.shape)
+            for e in range(len(self.experts)):
+                here = torch.where(first == e)
+                out[here] = out[here] + 0.5 * self.experts[e](flat[here])
+            for e in range(len(self.experts)):
+                hits = best.indices == e
+                if torch.any(hits):
+                    rows = torch.nonzero(hits, as_tuple=True)[0]
+                    scale = best.values[hits].view(-1, 1).to(x.dtype)
+                    out.index_add_(dim=0, index=rows, source=self.experts[e](flat[rows]) * scale)
+            return out.view_as(x)
+"""
+
 ALL = {
     "one_hot": ONE_HOT, "hit": HIT, "any": ANY, "short": SHORT, "counted": COUNTED,
-    "repeated": REPEATED, "top_one": TOP_ONE, "by_slot": BY_SLOT, "masked": MASKED,
+    "repeated": REPEATED, "top_one": TOP_ONE, "tuple": TUPLE, "by_slot": BY_SLOT, "masked": MASKED,
 }  # fmt: skip

@@ -181,6 +181,8 @@ class Reader:
                 return "None"
             case cst.Index(value=value) if self.varies(value):
                 known = self.known(value)
+                if isinstance(known, Places) and not known.table:
+                    return Mask(known.choice)  # all indices of a mask select what the mask does
                 return "e" if isinstance(known, Round) else known or "?"
         return part
 
