@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from infrarsi.records.evidence import is_echo
+
 
 class Channel:
     """Receives events, stamps each with nanoseconds since the launch, and keeps them raw."""
@@ -17,13 +19,18 @@ class Channel:
     def __init__(self, place: Path) -> None:
         self.lines: list[bytes] = []
         """Stamped lines, as they go into the artifact store."""
-        self.last_update = 0
-        """The last update that rank 0 has ended."""
-        self.last_values = 0
-        """The last update of rank 0 whose values have come."""
+        self.world_size = 1
+        """How many ranks there are, by the largest number that one of them named."""
+        self.ended: dict[int, int] = {}
+        """The last update that each rank has ended."""
+        self.valued: dict[int, int] = {}
+        """The last update of each rank whose values have come."""
         self.fault_memory: str | None = None
         """What the witness said of an exception: ``yes``, ``no`` or ``ambiguous``."""
         self.fault_text: str | None = None
+        self.fault_s: float | None = None
+        """When an exception was first told of, by the monotonic clock."""
+        self._echoed = False
         self.spoke = False
         self.origin_ns = time.monotonic_ns()
         self._partial: dict[socket.socket, bytes] = {}
@@ -32,6 +39,19 @@ class Channel:
         self._listener.setblocking(False)
         self._listener.bind(str(place))
         self._listener.listen(64)
+
+    @property
+    def last_update(self) -> int:
+        """The last update that every rank that spoke of any has ended."""
+        return min(self.ended.values(), default=0)
+
+    def all_have(self, update: int, *, values: int) -> bool:
+        """Tell whether every rank has ended an update, and said the values of another."""
+        return (
+            len(self.ended) >= self.world_size
+            and min(self.ended.values()) >= update
+            and all(self.valued.get(rank, 0) >= values for rank in self.ended)
+        )
 
     def register(self, selector: selectors.BaseSelector) -> None:
         """Wait for this channel's connections in a selector."""
@@ -98,18 +118,30 @@ class Channel:
         self.lines.append(b'{"t_ns":%d,"event":%s}' % (stamp, line))
         self.spoke = True
         match kind:
-            case "update" if rank == 0:
-                self.last_update = max(self.last_update, _number(event))
-            case "values" if rank == 0:
-                self.last_values = max(self.last_values, _number(event))
-            case "fault" if self.fault_memory is None:
-                self.fault_memory = str(event.get("memory", "no"))
-                self.fault_text = f"{event.get('type')}: {event.get('message')}"
+            case "hello":
+                self.world_size = max(self.world_size, _number(event, "world_size"))
+            case "update":
+                self.ended[rank] = max(self.ended.get(rank, 0), _number(event, "update"))
+            case "values":
+                self.valued[rank] = max(self.valued.get(rank, 0), _number(event, "update"))
+            case "fault":
+                self._take_fault(rank, event)
+
+    def _take_fault(self, rank: int, event: dict[str, Any]) -> None:
+        """Keep the first exception that is no echo of another rank's end, else the first."""
+        text = f"{event.get('type')}: {event.get('message')}"
+        echo = is_echo(text)
+        if self.fault_text is None or (self._echoed and not echo):
+            self._echoed = echo
+            self.fault_memory = str(event.get("memory", "no"))
+            self.fault_text = f"rank {rank}: {text}" if self.world_size > 1 else text
+        if self.fault_s is None:
+            self.fault_s = time.monotonic()
 
 
-def _number(event: dict[str, Any]) -> int:
-    update = event.get("update")
-    return update if isinstance(update, int) else 0
+def _number(event: dict[str, Any], name: str) -> int:
+    number = event.get(name)
+    return number if isinstance(number, int) else 0
 
 
 def _refuse_constant(name: str) -> None:

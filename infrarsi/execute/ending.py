@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import dataclass
 
 from infrarsi.execute.disk import is_out_of_space
 from infrarsi.execute.memory_errors import memory_failure
+from infrarsi.records.evidence import is_echo
 from infrarsi.records.trial import Outcome
 
 _LAST_BYTES = 20_000
@@ -14,14 +16,21 @@ _EXCEPTION = re.compile(
     r"(?:\[rank\d+\]:\s*)?[A-Za-z_][\w.]*(?:Error|Exception|Interrupt|Exit)\b(?::|$)"
 )
 _LAUNCHERS = re.compile(r"ChildFailedError|CalledProcessError|ProcessRaisedException")
+_RANK = re.compile(r"\[rank(\d+)\]:\s*")
+_KILLED = re.compile(
+    r"^\s*rank\s*:\s*(?P<rank>\d+)\b.*\n\s*exitcode\s*:\s*-(?P<number>\d+)\b"
+    r"|process (?P<process>\d+) terminated with signal (?P<name>SIG[A-Z]+)",
+    re.MULTILINE,
+)
+"""What launchers say of a rank that a signal ended."""
 
 
 @dataclass(frozen=True)
 class Ending:
     """What is known of a program that has ended."""
 
-    exit_code: int
-    """A negative one is a signal."""
+    exit_code: int | None
+    """A negative one is a signal; ``None`` where it was ended after its exception."""
     log: bytes
     """The end of its output."""
     last_update: int
@@ -36,11 +45,13 @@ def explain(ending: Ending) -> tuple[Outcome, str]:
     last, code = ending.last_update, ending.exit_code
     if code == 0:
         return Outcome.CRASHED, f"it ended by itself after update {last}, before its hidden stop"
-    memory = memory_failure(said, exit_code=code)
+    text, killed_by = _cause(ending, said)
+    memory = memory_failure(said, exit_code=code if killed_by is None else -killed_by)
     if ending.fault_memory in {"yes", "ambiguous"} and memory != "yes":
         memory = "yes" if ending.fault_memory == "yes" else "ambiguous"
-    text = ending.fault_text or last_words(said)
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    how = "its exception" if code is None else f"exit code {code}"
+    if code is not None and code < 0:
+        how = f"signal {-code}"
     if memory == "yes":
         return Outcome.OOM, f"out of memory after update {last}: {text}"
     if is_out_of_space(f"{ending.fault_text or ''}\n{said}"):
@@ -52,14 +63,44 @@ def explain(ending: Ending) -> tuple[Outcome, str]:
     return Outcome.CRASHED, f"it failed with {how} after update {last}: {text}"
 
 
+def _cause(ending: Ending, said: str) -> tuple[str, int | None]:
+    """Give what ended it in words, and the signal where that ended one of its ranks.
+
+    Of several ranks the others' exceptions only say that one is gone: those come last.
+    """
+    fault = ending.fault_text
+    if fault is not None and not is_echo(fault):
+        return fault, None
+    killed, words = _killed_rank(said), last_words(said)
+    # A rank that aborts as it leaves has said before why it leaves.
+    aborts = killed is not None and killed[1] == signal.SIGABRT
+    if killed is not None and not (aborts and _EXCEPTION.search(words) and not is_echo(words)):
+        rank, number = killed
+        return f"rank {rank} was killed by signal {number}", number
+    return (words if fault is None or not is_echo(words) else fault), None
+
+
+def _killed_rank(said: str) -> tuple[int, int] | None:
+    """Give the rank that a signal ended and its number; a launcher ends the others by SIGTERM."""
+    for match in _KILLED.finditer(said):
+        named = match["name"]
+        number = int(match["number"] or getattr(signal, named or "", 0))
+        if number not in {0, signal.SIGTERM}:
+            return int(match["rank"] or match["process"] or 0), number
+    return None
+
+
 def last_words(said: str) -> str:
     """Give the line that tells most: the last exception, else the last line that was shown.
 
-    Progress bars come after an exception as they are closed, and launchers frame their own.
+    Progress bars come after an exception as they are closed, launchers frame their own, and
+    other ranks say that one is gone.
     """
     shown = [line.rsplit("\r", 1)[-1].strip() for line in said.splitlines()]
     lines = [line for line in shown if line]
-    telling = (
+    telling = [
         line for line in reversed(lines) if _EXCEPTION.match(line) and not _LAUNCHERS.search(line)
-    )
-    return next(telling, lines[-1] if lines else "it printed nothing")
+    ]
+    own = [line for line in telling if not is_echo(line)]
+    found = next(iter((*own, *telling, *reversed(lines))), "it printed nothing")
+    return _RANK.sub(r"rank \1: ", found, count=1)

@@ -10,20 +10,29 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infrarsi.errors import SpaceError
 from infrarsi.execute.channel import Channel
-from infrarsi.execute.memory_errors import memory_failure
+from infrarsi.execute.disk import FLOOR_BYTES, free_bytes
+from infrarsi.execute.ending import Ending, explain
 from infrarsi.execute.process import (
     MARKER,
     Usage,
+    adopt_orphans,
     kill_tree,
     sample_cpu,
     sample_data,
     tree_of_process,
+)
+from infrarsi.execute.rendezvous import (
+    free_port,
+    loopback_environment,
+    meeting_environment,
+    with_own_meeting_place,
 )
 from infrarsi.execute.sandbox import (
     Room,
@@ -38,9 +47,11 @@ from infrarsi.records.trial import Outcome
 
 _POLL_S = 0.01
 _TREE_S = 0.1
+_PULSE_S = 1.0
 _LOG_BYTES = 1 << 20
-_VALUES_PATIENCE = 10
-"""Updates past the stop within which late values (read without a sync) must arrive."""
+_PATIENCE_UPDATES = 10
+"""Updates past the stop that the first rank may make while the others, or late values (read
+without a sync), are waited for."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +72,14 @@ class LaunchPlan:
     values_until: int
     """The update whose values must have come before it is killed."""
     deadline_s: float
+    fault_grace_s: float = 10.0
+    """How long a launch may go on after an exception was told of: one rank's end must not wait
+    for the others' timeouts."""
     cap_bytes: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
+    pulse: Path | None = None
+    """A file that is touched once a second while the launch lives."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +108,9 @@ def launch(plan: LaunchPlan) -> Launch:
 
     Never raises for what the program does; a program that cannot be started is a crash.
     """
-    with tempfile.TemporaryDirectory(prefix=f"infrarsi-{os.getpid()}-") as short:
+    with short_folder() as short:
         # A Unix socket's path may not exceed 107 bytes, and a repository's can.
-        link = Path(short) / "s"
+        link = short / "s"
         link.symlink_to(plan.room.scratch)
         channel = Channel(link / "channel")
         try:
@@ -109,12 +125,15 @@ class _Watch:
     def __init__(self, plan: LaunchPlan, channel: Channel) -> None:
         self.plan = plan
         self.channel = channel
+        # A contained launch has a network, and with it all ports, of its own.
+        self.port = free_port() if plan.tier is Tier.PROCESS_GROUP else None
         self.usage = Usage()
         self.log = bytearray()
         self.pids: list[int] = []
         self.stray_pids: tuple[int, ...] = ()
 
     def run(self) -> Launch:
+        before = adopt_orphans()
         started = time.monotonic()
         self.channel.start_clock()
         try:
@@ -128,7 +147,7 @@ class _Watch:
                 process.wait()
         finally:
             sample_cpu(self.pids, self.usage)
-            self.stray_pids = tuple(kill_tree(process.pid, mark=self.plan.mark))
+            self.stray_pids = tuple(kill_tree(process.pid, mark=self.plan.mark, before=before))
             process.wait()
             if process.stdout is not None:
                 self._read_log(process.stdout)
@@ -144,13 +163,23 @@ class _Watch:
                     f"the last update seen was {self.channel.last_update}"
                 )
                 return self._launch(Outcome.HUNG, reason, wall_s, None)
+            case "space":
+                reason = (
+                    f"the disk was nearly full after update {self.channel.last_update}, and it was "
+                    f"ended while {FLOOR_BYTES >> 20} MiB were left"
+                )
+                return self._launch(Outcome.HARNESS_ERROR, reason, wall_s, None)
+            case "fault":
+                outcome, reason = explain(self._ending(None))
+                return self._launch(outcome, reason, wall_s, None)
             case _:
-                outcome, reason = self._explain_exit(process.returncode)
+                outcome, reason = explain(self._ending(process.returncode))
                 return self._launch(outcome, reason, wall_s, process.returncode)
 
     def _start(self) -> subprocess.Popen[bytes]:
         plan = self.plan
-        argv = limit_data(plan.argv, plan.cap_bytes)
+        argv = with_own_meeting_place(plan.argv, port=self.port)
+        argv = limit_data(argv, plan.cap_bytes)
         process = subprocess.Popen(
             contain(argv, plan.room, tier=plan.tier, folder=plan.folder),
             cwd=plan.room.tree / plan.folder, env=self._environment(), stdin=subprocess.DEVNULL,
@@ -170,6 +199,7 @@ class _Watch:
         options = {**plan.witness_options, "channel": str(scratch / "channel")}
         if plan.tier is Tier.PROCESS_GROUP:
             options["channel"] = str(self.channel.place)
+            options["moved"] = [str(plan.room.tree), str(plan.room.root)]
         return env | {
             "PYTHONPATH": os.pathsep.join(paths),
             "PYTHONUNBUFFERED": "1",
@@ -180,11 +210,13 @@ class _Watch:
             "TRITON_CACHE_DIR": str(scratch / "cache" / "triton"),
             "TORCH_EXTENSIONS_DIR": str(scratch / "cache" / "extensions"),
             "PWD": str(seen_root(plan.room, plan.tier) / plan.folder),
+            **meeting_environment(os.environ, port=self.port),
+            **(loopback_environment() if plan.tier is Tier.BUBBLEWRAP else {}),
         }
 
     def _watch(self, process: subprocess.Popen[bytes], started: float) -> str:
-        """Wait for the stop, the deadline or the program's own end; say which came first."""
-        next_tree = 0.0
+        """Wait for the stop, the deadline, a full disk or the end; say which came first."""
+        next_tree = next_pulse = 0.0
         with selectors.DefaultSelector() as selector:
             self.channel.register(selector)
             selector.register(process.stdout, selectors.EVENT_READ, self._read_log)  # type: ignore[arg-type]
@@ -197,20 +229,36 @@ class _Watch:
                     self.pids = tree_of_process(process.pid)
                     sample_cpu(self.pids, self.usage)
                     next_tree = now + _TREE_S
+                if self.plan.pulse is not None and now >= next_pulse:
+                    with contextlib.suppress(OSError):  # a full disk must not end a launch
+                        self.plan.pulse.touch()
+                    next_pulse = now + _PULSE_S
+                    if free_bytes(self.plan.room.scratch) < FLOOR_BYTES:
+                        return "space"
                 sample_data(self.pids, self.usage)
-                if self._has_reached_stop():
-                    return "stop"
-                if process.poll() is not None:
-                    return "exit"
-                if now - started > self.plan.deadline_s:
-                    return "deadline"
+                ended_by = self._ended_by(process, now=now, started=started)
+                if ended_by is not None:
+                    return ended_by
+
+    def _ended_by(
+        self, process: subprocess.Popen[bytes], *, now: float, started: float
+    ) -> str | None:
+        if self._has_reached_stop():
+            return "stop"
+        if process.poll() is not None:
+            return "exit"
+        fault_s = self.channel.fault_s
+        if fault_s is not None and now - fault_s > self.plan.fault_grace_s:
+            return "fault"
+        return "deadline" if now - started > self.plan.deadline_s else None
 
     def _has_reached_stop(self) -> bool:
         stop, channel = self.plan.stop_update, self.channel
-        if channel.last_update < stop:
+        leading = max(channel.ended.values(), default=0)
+        if leading < stop:
             return False
-        return channel.last_values >= self.plan.values_until or (
-            channel.last_update >= stop + _VALUES_PATIENCE
+        return channel.all_have(stop, values=self.plan.values_until) or (
+            leading >= stop + _PATIENCE_UPDATES
         )
 
     def _read_log(self, stdout: Any) -> bool | None:
@@ -228,27 +276,12 @@ class _Watch:
                 del self.log[:-_LOG_BYTES]
         return None
 
-    def _explain_exit(self, exit_code: int) -> tuple[Outcome, str]:
-        said = self.log[-20_000:].decode(errors="replace")
-        memory = memory_failure(said, exit_code=exit_code)
-        if self.channel.fault_memory in {"yes", "ambiguous"} and memory != "yes":
-            memory = "yes" if self.channel.fault_memory == "yes" else "ambiguous"
-        last = self.channel.last_update
-        text = self.channel.fault_text or _last_line(said)
-        if exit_code == 0:
-            return Outcome.CRASHED, (
-                f"it ended by itself after update {last}, before its hidden stop"
-            )
-        how = f"signal {-exit_code}" if exit_code < 0 else f"exit code {exit_code}"
-        match memory:
-            case "yes":
-                return Outcome.OOM, f"out of memory after update {last}: {text}"
-            case "ambiguous":
-                return Outcome.AMBIGUOUS_MEMORY, (
-                    f"perhaps out of memory ({how}) after update {last}: {text}"
-                )
-            case _:
-                return Outcome.CRASHED, f"it failed with {how} after update {last}: {text}"
+    def _ending(self, exit_code: int | None) -> Ending:
+        channel = self.channel
+        return Ending(
+            exit_code=exit_code, log=bytes(self.log), last_update=channel.last_update,
+            fault_memory=channel.fault_memory, fault_text=channel.fault_text,
+        )  # fmt: skip
 
     def _launch(
         self, outcome: Outcome, reason: str, wall_s: float, exit_code: int | None
@@ -262,6 +295,41 @@ class _Watch:
         )  # fmt: skip
 
 
+_LONGEST = 60
+"""Bytes of a temporary folder's path that leave room for a socket's name."""
+
+
+def short_places() -> list[Path]:
+    """Give the folders that may hold a socket's short path, the user's own choice first."""
+    named = os.environ.get("TMPDIR", "")
+    places = [Path(each) for each in (named, "/tmp", "/dev/shm", "/var/tmp") if each]
+    return [place for place in places if len(os.fsencode(place)) <= _LONGEST and place.is_dir()]
+
+
+@contextlib.contextmanager
+def short_folder() -> Iterator[Path]:
+    """Make a folder with a short path, wherever one can be made, and take it away.
+
+    Raises
+    ------
+    SpaceError
+        None can be made: no temporary folder is there and may be written to.
+    """
+    for place in short_places():
+        with contextlib.suppress(OSError):
+            made = Path(tempfile.mkdtemp(prefix=f"infrarsi-{os.getpid()}-", dir=place))
+            break
+    else:
+        raise SpaceError(
+            "there is no temporary folder that can be written to",
+            hint="make one and name it in TMPDIR, or free space in /tmp; then repeat the command",
+        )
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
 @contextlib.contextmanager
 def _watchful() -> Iterator[None]:
     """Let the parent wake up promptly where it may, so that stamps are not late under load."""
@@ -273,12 +341,6 @@ def _watchful() -> Iterator[None]:
     finally:
         with contextlib.suppress(PermissionError, OSError):
             os.setpriority(os.PRIO_PROCESS, 0, before)
-
-
-def _last_line(said: str) -> str:
-    """Give the last line that was shown, past any progress bar's carriage returns."""
-    lines = [line.rsplit("\r", 1)[-1].strip() for line in said.splitlines()]
-    return next((line for line in reversed(lines) if line), "it printed nothing")
 
 
 def prepare_scratch(scratch: Path, *, cache: Path | None) -> None:
@@ -296,14 +358,8 @@ def keep_cache(scratch: Path, cache: Path) -> None:
     cache.parent.mkdir(parents=True, exist_ok=True)
     draft = cache.with_name(f"{cache.name}.{os.getpid()}")
     shutil.rmtree(draft, ignore_errors=True)
-    with contextlib.suppress(OSError):
+    try:
         shutil.copytree(scratch / "cache", draft, symlinks=True)
         draft.replace(cache)
-
-
-def run_plainly(argv: Sequence[str], *, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a short command outside any trial, with the trials' environment."""
-    return subprocess.run(
-        list(argv), env=allowed_environment(os.environ), capture_output=True, text=True,
-        timeout=timeout_s, check=False, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    except OSError:  # a cache that was not kept is filled again
+        shutil.rmtree(draft, ignore_errors=True)

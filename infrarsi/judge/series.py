@@ -65,11 +65,13 @@ def series_of(evidence: Evidence) -> Series:
 
     The stamp is the slowest rank's; the loss is the mean over the ranks that have one; a norm
     is the ranks' common value where they agree (replicated gradients) and the root of the sum
-    of squares where they do not (sharded ones). Ends at the last update that all ranks ended.
+    of squares where they do not, or where the witness saw shards. Ends at the last update that
+    all ranks ended.
     """
     ranks = rows_of(evidence)
     length = min(len(rows) for rows in ranks)
     ranks = [rows[:length] for rows in ranks]
+    sharded = any(row.sharded for rows in ranks for row in rows)
     stamps = np.array([[row.t_ns for row in rows] for rows in ranks], dtype=np.float64)
     broken: dict[str, tuple[int, ...]] = {}
     for name in ("loss", "grad_norm", "update_norm"):
@@ -78,8 +80,8 @@ def series_of(evidence: Evidence) -> Series:
     return Series(
         t_s=stamps.max(axis=0) * 1e-9 if length else np.empty(0),
         loss=_mean(_column(ranks, "loss")),
-        grad_norm=_norm(_column(ranks, "grad_norm")),
-        update_norm=_norm(_column(ranks, "update_norm")),
+        grad_norm=_norm(_column(ranks, "grad_norm"), sharded=sharded),
+        update_norm=_norm(_column(ranks, "update_norm"), sharded=sharded),
         non_finite=broken,
     )
 
@@ -105,12 +107,12 @@ def _mean(values: Floats) -> Floats:
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _norm(values: Floats) -> Floats:
+def _norm(values: Floats, *, sharded: bool) -> Floats:
     seen = np.isfinite(values)
     if len(values) == 1:
         return np.where(seen[0], values[0], np.nan)
     filled = np.where(seen, values, 0.0)
     high, low = filled.max(axis=0), np.where(seen, values, np.inf).min(axis=0)
-    replicated = seen.all(axis=0) & (high - low <= _SAME_NORM * high)
+    replicated = seen.all(axis=0) & (high - low <= _SAME_NORM * high) & (not sharded)
     joined = np.where(replicated, filled[0], np.sqrt((filled**2).sum(axis=0)))
     return np.where(seen.any(axis=0), joined, np.nan)

@@ -61,6 +61,17 @@ def judge_presence(case: Case) -> list[Finding]:
                     "never train; nothing is known about what it did",
                 )
             ]  # fmt: skip
+        if evidence.greeted and evidence.missing_ranks:
+            missing = ", ".join(map(str, evidence.missing_ranks[:8]))
+            return [
+                unsure(
+                    _LAYER, "ranks",
+                    f"of {evidence.world_size} ranks in the {arm}'s launch, "
+                    f"{len(evidence.missing_ranks)} never spoke: rank {missing}",
+                    hint="every rank must train where the witness can see it; nothing is known "
+                    "about what the silent ones did",
+                )
+            ]  # fmt: skip
         seen = min(len(rows) for rows in rows_of(evidence))
         if seen < last:
             return [

@@ -16,82 +16,27 @@ from collections.abc import Iterable
 from typing import Any
 
 from infrarsi.records.base import Record
+from infrarsi.records.seen import Fault, MarkSeen, UpdateSeen, is_echo, join_marks
 
-
-class UpdateSeen(Record):
-    """One optimizer update, as one rank's witness saw it."""
-
-    update: int
-    """Counting from 1."""
-    t_ns: int
-    """When the parent received the end of the update, in ns since the launch."""
-    loss: float | None = None
-    grad_norm: float | None = None
-    """Global L2 norm of the gradients, before clipping and after unscaling."""
-    update_norm: float | None = None
-    """L2 norm of the change of the sampled parameter elements."""
-    batch: str | None = None
-    """Order-free hash of the multiset of sequences that the update saw, with their targets
-    where these enter the model too."""
-    inputs: str | None = None
-    """The same hash of the token ids alone."""
-    sequences: int | None = None
-    tokens: int | None = None
-    """Input tokens, padding left out where an attention mask says so."""
-    target_tokens: int | None = None
-    """Targets that counted in the loss, where the witness could tell."""
-    forwards: int | None = None
-    """Outermost training forwards in this update (micro-batches)."""
-    sharded: bool = False
-    """Whether the gradients are this rank's shard, so that norms add up over ranks."""
-    skipped: int = 0
-    """Optimizer steps that a gradient scaler skipped since the update before."""
-    phase_s: dict[str, float] = {}
-    """Seconds by phase, by the child's own clock: informational, never a verdict."""
-    non_finite: tuple[str, ...] = ()
-    """Names of the values that were not finite; they read ``None`` above."""
-
-
-class MarkSeen(Record):
-    """What the witness saw at a mark, after a device synchronisation."""
-
-    update: int
-    """The mark stands after this update; 0 is before the first."""
-    t_ns: int
-    sketch: tuple[tuple[float, ...], ...] = ()
-    """Sampled elements, one tuple for each parameter in order."""
-    shapes: tuple[tuple[int, ...], ...] = ()
-    """The shape of each parameter, in order."""
-    census: dict[str, dict[str, int]] = {}
-    """Element or call counts by dtype: parameters, gradients, optimizer_state, matmul."""
-    flags: dict[str, str | bool | int | None] = {}
-    """Global precision switches and generator facts."""
-    memory: dict[str, int] = {}
-    """Allocator figures in bytes, where there is an accelerator."""
-    num_threads: int | None = None
-    num_children: int | None = None
-
-
-class Fault(Record):
-    """An exception that ended the program."""
-
-    type: str
-    message: str
-    phase: str
-    memory: str = "no"
-    """``yes``, ``no`` or ``ambiguous``: whether it is an out-of-memory."""
+__all__ = ["Evidence", "Fault", "MarkSeen", "UpdateSeen", "is_echo", "read_evidence"]
 
 
 class Evidence(Record):
-    """One launch, parsed. Of several ranks, ``ranks`` holds each rank's own updates."""
+    """One launch, parsed."""
 
     hello: dict[str, Any] | None = None
     """The witness's first word of rank 0, or ``None`` where it never spoke."""
+    world_size: int | None = None
+    """How many ranks there are, by the largest number that a rank named."""
+    greeted: tuple[int, ...] = ()
+    """The ranks whose witness spoke."""
     updates: tuple[UpdateSeen, ...] = ()
     """Rank 0's updates, in order."""
     marks: tuple[MarkSeen, ...] = ()
     ranks: dict[int, tuple[UpdateSeen, ...]] = {}
+    """Each rank's own updates; none of a rank that spoke and made none."""
     fault: Fault | None = None
+    """The exception that ended it: of several ranks the first that is no echo of another's."""
     loaded_files: tuple[str, ...] = ()
     """Files of modules loaded from outside the interpreter's own packages."""
     ended_ns: int | None = None
@@ -103,8 +48,21 @@ class Evidence(Record):
 
     @property
     def tokens_per_update(self) -> int | None:
-        """Input tokens of the first update whose values came; a killed launch loses the last."""
-        return next((row.tokens for row in self.updates if row.tokens is not None), None)
+        """Input tokens of all ranks in the first update whose values came.
+
+        A killed launch loses the last.
+        """
+        ranks = list(self.ranks.values()) or [self.updates]
+        for rows in zip(*ranks, strict=False):
+            counts = [row.tokens for row in rows if row.tokens is not None]
+            if len(counts) == len(rows):
+                return sum(counts)
+        return None
+
+    @property
+    def missing_ranks(self) -> tuple[int, ...]:
+        """The ranks that should have spoken and did not."""
+        return tuple(sorted(set(range(self.world_size or 0)) - set(self.greeted)))
 
     def mark_at(self, update: int) -> MarkSeen | None:
         """Give the mark that stands after an update, if there is one."""
@@ -129,6 +87,7 @@ def read_evidence(lines: Iterable[bytes | str]) -> Evidence:
     return reader.evidence()
 
 
+_MOST_RANKS = 1 << 16
 _AS_THEY_ARE = (
     "batch", "inputs", "sequences", "tokens", "target_tokens", "phase_s", "sharded", "skipped",
 )  # fmt: skip
@@ -139,33 +98,34 @@ class _Reader:
 
     def __init__(self) -> None:
         self.hello: dict[str, Any] | None = None
+        self.world_size: int | None = None
         self.updates: dict[int, dict[int, dict[str, Any]]] = {}
-        self.marks: dict[int, MarkSeen] = {}
-        self.fault: Fault | None = None
+        self.marks: dict[int, dict[int, MarkSeen]] = {}
+        self.faults: list[Fault] = []
         self.loaded_files: set[str] = set()
         self.ended_ns: int | None = None
         self.notes: list[str] = []
         self.malformed = 0
 
-    def take(self, t_ns: int, event: dict[str, Any]) -> None:  # noqa: C901  # one case a kind
+    def take(self, t_ns: int, event: dict[str, Any]) -> None:
         rank = int(event.get("rank", 0))
         match event["kind"]:
             case "hello":
-                if rank == 0 and self.hello is None:
-                    self.hello = event
+                self._take_hello(rank, event)
             case "update":
                 self._take_update(t_ns, rank, int(event["update"]))
             case "values":
                 self._take_values(rank, event)
             case "mark":
-                if rank == 0:
-                    self._take_mark(t_ns, event)
+                self._take_mark(t_ns, rank, event)
             case "modules":
                 self.loaded_files.update(str(file) for file in event["files"])
             case "fault":
-                self.fault = self.fault or Fault(
-                    type=event["type"], message=event["message"], phase=event["phase"],
-                    memory=event.get("memory", "no"),
+                self.faults.append(
+                    Fault(
+                        type=event["type"], message=event["message"], phase=event["phase"],
+                        memory=event.get("memory", "no"), rank=rank,
+                    )
                 )  # fmt: skip
             case "bye":
                 if rank == 0:
@@ -174,6 +134,14 @@ class _Reader:
                 self.notes.append(str(event["text"]))
             case _:
                 self.malformed += 1
+
+    def _take_hello(self, rank: int, event: dict[str, Any]) -> None:
+        if rank == 0 and self.hello is None:
+            self.hello = event
+        said = event.get("world_size")
+        if isinstance(said, int) and 0 < said <= _MOST_RANKS:
+            self.world_size = max(said, self.world_size or 1)
+        self.updates.setdefault(rank, {})
 
     def _take_update(self, t_ns: int, rank: int, update: int) -> None:
         seen = self.updates.setdefault(rank, {})
@@ -198,7 +166,7 @@ class _Reader:
                 row[name] = event[name]
         row["forwards"] = event.get("forwards")
 
-    def _take_mark(self, t_ns: int, event: dict[str, Any]) -> None:
+    def _take_mark(self, t_ns: int, rank: int, event: dict[str, Any]) -> None:
         shapes = tuple(tuple(int(size) for size in shape) for shape in event["shapes"])
         flat = base64.b64decode(event["sketch"])
         values = struct.unpack(f"<{len(flat) // 4}f", flat)
@@ -210,7 +178,7 @@ class _Reader:
             part = values[start : start + count]
             sketch.append(tuple(v if math.isfinite(v) else 0.0 for v in part))
             start += count
-        self.marks[int(event["update"])] = MarkSeen(
+        self.marks.setdefault(int(event["update"]), {})[rank] = MarkSeen(
             update=int(event["update"]), t_ns=t_ns, sketch=tuple(sketch), shapes=shapes,
             census=event["census"], flags=event.get("flags", {}),
             memory=event.get("memory", {}), num_threads=event.get("num_threads"),
@@ -222,9 +190,12 @@ class _Reader:
             rank: tuple(UpdateSeen.model_validate(row) for _, row in sorted(rows.items()))
             for rank, rows in self.updates.items()
         }
+        own = [each for each in self.faults if not each.is_echo]
         return Evidence(
-            hello=self.hello, updates=ranks.get(0, ()), ranks=ranks, fault=self.fault,
-            marks=tuple(mark for _, mark in sorted(self.marks.items())),
+            hello=self.hello, updates=ranks.get(0, ()), ranks=ranks,
+            world_size=self.world_size, greeted=tuple(sorted(ranks)),
+            fault=next(iter(own or self.faults), None),
+            marks=tuple(join_marks(marks) for _, marks in sorted(self.marks.items()) if 0 in marks),
             loaded_files=tuple(sorted(self.loaded_files)), ended_ns=self.ended_ns,
-            notes=tuple(self.notes), malformed=self.malformed,
+            notes=tuple(dict.fromkeys(self.notes)), malformed=self.malformed,
         )  # fmt: skip

@@ -171,3 +171,13 @@ def test_ranks_with_equal_norms_hold_one_gradient_and_others_hold_parts_of_it(be
     for ranks, expected in ((replicated, 0.0), (parted, 0.0), (sharded, math.log(2) / 2)):
         strays = deviations(ranks, evidence, WINDOW)["grad_norm"].values
         assert np.allclose(strays, expected, atol=1e-9)
+
+
+def test_shards_that_happen_to_be_equal_are_still_parts(bench):
+    evidence = bench.reference.evidence
+    half = tuple(
+        row.model_copy(update={"grad_norm": row.grad_norm / math.sqrt(2), "sharded": True})
+        for row in evidence.updates
+    )
+    sharded = evidence.model_copy(update={"ranks": {0: half, 1: half}})
+    assert np.allclose(deviations(sharded, evidence, WINDOW)["grad_norm"].values, 0, atol=1e-9)

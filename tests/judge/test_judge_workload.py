@@ -207,3 +207,24 @@ def test_where_targets_enter_in_one_arm_only_the_ids_are_compared(bench):
     assert finding(case, "batch_digest").ruling == "fail"
     case = loss_inside_one_arm(bench.trained(Recipe()), lambda i: None)
     assert finding(case, "batch_digest").ruling == "inconclusive"
+
+
+def test_a_rank_that_never_spoke_is_inconclusive_in_either_arm(bench):
+    every = np.arange(SEQUENCES)
+    halves = [every[:8], every[8:]]
+    for arm in ("candidate", "reference"):
+        case = ranked(bench.trained(Recipe()), arm, halves)
+        launch = getattr(case, arm)
+        silent = launch.evidence.model_copy(update={"world_size": 3, "greeted": (0, 1)})
+        case = replace(case, **{arm: changed_launch(launch, silent)})
+        (result,) = judge_workload(case)
+        assert (result.check, result.ruling) == ("ranks", "inconclusive")
+        assert "rank 2" in result.reason
+
+
+def test_a_rank_that_made_fewer_updates_is_caught(bench):
+    case = ranked(bench.trained(Recipe()), "candidate", [np.arange(8), np.arange(8, SEQUENCES)])
+    ranks = case.candidate.evidence.ranks
+    short = case.candidate.evidence.model_copy(update={"ranks": {0: ranks[0], 1: ranks[1][:5]}})
+    (result,) = judge_workload(replace(case, candidate=changed_launch(case.candidate, short)))
+    assert (result.check, result.ruling) == ("updates", "inconclusive")

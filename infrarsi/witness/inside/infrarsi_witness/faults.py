@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import sys
 
+from .facts import rank
+
 _SURE = re.compile(
     r"out of memory|can't allocate memory|DefaultCPUAllocator: not enough memory|std::bad_alloc|"
     r"cannot allocate memory|failed to allocate|unable to allocate|memory allocation failed|"
@@ -92,14 +94,17 @@ class Faults:
     def report(self, error, phase):
         """Send the fault, once."""
         if not self.sent:
-            self.sent = True
-            self.channel.send("fault", **_said(error, phase))
+            self._send(_said(error, phase))
 
     def report_passing(self):
         """At exit: a rank that swallowed its exception still died of it."""
         if self.passing is not None and not self.sent:
-            self.sent = True
-            self.channel.send("fault", **self.passing[1])
+            self._send(self.passing[1])
+
+    def _send(self, said):
+        self.sent = True
+        self.channel.rank = rank()
+        self.channel.send("fault", **said)
 
     def _phase_of(self, error):
         if self.passing is not None and self.passing[2] == id(error):
