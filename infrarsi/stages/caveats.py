@@ -10,6 +10,7 @@ from infrarsi.errors import ContractError, UsageError
 from infrarsi.execute.repository import Repository
 from infrarsi.frameworks.program import entry_script
 from infrarsi.records.evidence import Evidence
+from infrarsi.records.launcher import read_command
 from infrarsi.records.plan import Lock
 from infrarsi.records.task import Metric
 from infrarsi.stages.reference import metrics_seen
@@ -62,6 +63,22 @@ def refuse_notebooks(command: Sequence[str]) -> None:
             f"{notebook} is a notebook, and trials run scripts",
             hint=f"convert it (`jupyter nbconvert --to script {notebook}`), commit the script, and "
             "name that",
+        )
+
+
+def refuse_machines(command: Sequence[str]) -> None:
+    """Refuse a command that launches over several machines.
+
+    Raises
+    ------
+    UsageError
+        It does: a trial has one machine, and no network but loopback.
+    """
+    machines = read_command(command).num_machines
+    if machines > 1:
+        raise UsageError(
+            f"the command launches over {machines} machines, and a trial has one",
+            hint="give the launch of one machine's ranks (`--standalone --nproc_per_node=...`)",
         )
 
 
