@@ -45,14 +45,21 @@ _PLAIN_NAME = (
 )
 _VAGUE_NAME = r"(?:token|auth|key)"
 """Such names are given to much that is no secret: the value must look like one too."""
+_QUOTED = r"(?P<quote>[\"'])(?P<value>[^\"'\n]+)(?P=quote)"
 
 
 def _assigned(name: str) -> re.Pattern[str]:
-    """Match a quoted value that is given to a name: by ``=``, ``:``, or as the next argument."""
+    """Match a quoted value that a name is given on its line: by ``=`` or ``:``."""
     return re.compile(
-        rf"(?i)(?P<head>(?<![a-z0-9])[\w.-]*{name}[\"']?\]?(?:\s*:\s*[A-Za-z_][\w.|\[\] ]*)?"
-        r"\s*(?:=|:|,)\s*[rbuf]{0,2})"
-        r"(?P<quote>[\"'])(?P<value>[^\"'\n]+)(?P=quote)"
+        rf"(?i)(?P<head>(?<![a-z0-9])[\w.-]*{name}[\"']?\]?(?:[ ]*:[ ]*[a-z_][\w.|\[\] ]*)?"
+        r"[ \t]*[=:][ \t]*[rbuf]{0,2})" + _QUOTED
+    )
+
+
+def _passed(name: str) -> re.Pattern[str]:
+    """Match a quoted value that is passed right after a name: ``setdefault("API_KEY", "...")``."""
+    return re.compile(
+        rf"(?i)(?P<head>\([ \t]*[\"'][\w-]*{name}[\"'][ \t]*,[ \t]*[rbuf]{{0,2}})" + _QUOTED
     )
 
 
@@ -70,7 +77,11 @@ def _flagged(name: str) -> re.Pattern[str]:
     )
 
 
-_NAMED = [(_assigned(_PLAIN_NAME), False), (_assigned(_VAGUE_NAME), True)]
+_NAMED = [
+    (make(name), vague)
+    for make in (_assigned, _passed)
+    for name, vague in ((_PLAIN_NAME, False), (_VAGUE_NAME, True))
+]
 _LOOSE = [
     (make(name), vague)
     for make in (_configured, _flagged)
