@@ -17,6 +17,7 @@ _EXCEPTION = re.compile(
 )
 _LAUNCHERS = re.compile(r"ChildFailedError|CalledProcessError|ProcessRaisedException")
 _RANK = re.compile(r"\[rank(\d+)\]:\s*")
+_SAID_BY = re.compile(r"^rank \d+: ")
 _KILLED = re.compile(
     r"^\s*rank\s*:\s*(?P<rank>\d+)\b.*\n\s*exitcode\s*:\s*-(?P<number>\d+)\b"
     r"|process (?P<process>\d+) terminated with signal (?P<name>SIG[A-Z]+)",
@@ -30,7 +31,7 @@ class Ending:
     """What is known of a program that has ended."""
 
     exit_code: int | None
-    """A negative one is a signal; ``None`` where it was ended after its exception."""
+    """A negative one is a signal; ``None`` where the parent ended it."""
     log: bytes
     """The end of its output."""
     last_update: int
@@ -61,6 +62,17 @@ def explain(ending: Ending) -> tuple[Outcome, str]:
             f"perhaps out of memory ({how}) after update {last}: {text}"
         )
     return Outcome.CRASHED, f"it failed with {how} after update {last}: {text}"
+
+
+def hung(ending: Ending, *, deadline_s: float) -> str:
+    """Say how far a launch came by its deadline, with an exception that one of its ranks showed."""
+    words = last_words(ending.log[-_LAST_BYTES:].decode(errors="replace"))
+    bare = _SAID_BY.sub("", words)
+    shown = f"; it had shown {words}" if _EXCEPTION.match(bare) else ""
+    return (
+        f"it had not reached its stop after {deadline_s:.0f} s; the last update seen was "
+        f"{ending.last_update}{shown}"
+    )
 
 
 def _cause(ending: Ending, said: str) -> tuple[str, int | None]:

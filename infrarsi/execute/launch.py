@@ -18,7 +18,7 @@ from typing import Any
 from infrarsi.errors import SpaceError
 from infrarsi.execute.channel import Channel
 from infrarsi.execute.disk import FLOOR_BYTES, free_bytes
-from infrarsi.execute.ending import Ending, explain
+from infrarsi.execute.ending import Ending, explain, hung
 from infrarsi.execute.process import (
     MARKER,
     Usage,
@@ -158,10 +158,7 @@ class _Watch:
             case "stop":
                 return self._launch(Outcome.OK, "", wall_s, None)
             case "deadline":
-                reason = (
-                    f"it had not reached its stop after {self.plan.deadline_s:.0f} s; "
-                    f"the last update seen was {self.channel.last_update}"
-                )
+                reason = hung(self._ending(None), deadline_s=self.plan.deadline_s)
                 return self._launch(Outcome.HUNG, reason, wall_s, None)
             case "space":
                 reason = (

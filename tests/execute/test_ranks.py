@@ -81,6 +81,21 @@ def test_an_exception_of_one_rank_ends_a_launch_that_then_hangs(run_program):
     assert not alive(run_program.program)
 
 
+def test_a_rank_that_hangs_after_an_error_is_ended_at_the_deadline_with_its_words(run_program):
+    work = (
+        "def work(rank, channel):\n"
+        "    train(rank, channel, 1, 3, 0.01)\n"
+        "    if rank == 1:\n"
+        "        print('[rank1]: ValueError: bad batch, and nobody left to tell', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    done = run_program(TWO + work + "ranks(work)\n", deadline_s=2.0)
+    assert done.outcome is Outcome.HUNG
+    assert "last update seen was 3" in done.reason
+    assert "rank 1: ValueError: bad batch" in done.reason
+    assert not alive(run_program.program)
+
+
 def test_the_cause_is_told_and_not_its_echo(run_program):
     work = (
         "def work(rank, channel):\n"
