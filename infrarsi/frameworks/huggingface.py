@@ -21,7 +21,11 @@ Drafted: TypeAlias = tuple[tuple[Knob, ...], tuple[str, ...]]
 """Knobs, and the constraints between them."""
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "mpirun", "torch.distributed.run"})
 _TRANSFORMERS = re.compile(r"^\s*(import|from)\s+(transformers|trl)\b", re.MULTILINE)
-_ATTENTION = "attn_implementation"
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "attn_implementation": ("eager", "sdpa"),
+    "optim": ("adamw_torch", "adamw_torch_fused"),
+}
+"""Settings that take a word: the slower one, and the faster one that computes the same."""
 _WORKERS = "dataloader_num_workers"
 
 
@@ -62,7 +66,7 @@ def draft_huggingface(
         sources, classes=catalogue["classes"], parsers=catalogue["parsers"]
     )
     said = read_said(found, command, configured=configured, folder=folder) if found else None
-    elsewhere = _attention_in_files(sources, configured)
+    elsewhere = _words_in_files(sources, configured)
     if said is None:
         return elsewhere, ()
     rows = [_known_as(row, said) for row in catalogue["flags"]]
@@ -93,27 +97,30 @@ def joined_drafts(general: Drafted, library: Drafted) -> Drafted:
     return (*library[0], *knobs), (*library[1], *constraints)
 
 
-def _attention_in_files(
+def _words_in_files(
     sources: Mapping[str, str], configured: Mapping[str, bytes]
 ) -> tuple[Knob, ...]:
-    """Give a knob for step-by-step attention that a configuration file of the command chooses."""
+    """Give knobs for what only transformers' own words say in the command's configuration files."""
     if not any(_TRANSFORMERS.search(text) for text in sources.values()):
         return ()
+    found: dict[str, Knob] = {}
     for file, content in configured.items():
-        try:
-            keys = keys_in(file, content)
-        except ContractError:  # whoever reads the file will say so
-            continue
-        for key, value in keys.items():
-            if key.rpartition(".")[2].lstrip("_") == _ATTENTION and value == "eager":
-                reach = ConfigKey(file=file, key=key)
-                return (
-                    Knob(
-                        name=_ATTENTION, reach=reach, values=("eager", "sdpa"), default="eager",
-                        raises_memory="down",
-                    ),
+        for key, value in _keys(file, content).items():
+            name = key.rpartition(".")[2].lstrip("_")
+            words = _WORDS.get(name, ())
+            if value in words[:1] and name not in found:
+                found[name] = Knob(
+                    name=name, reach=ConfigKey(file=file, key=key), values=words, default=value,
+                    raises_memory="down" if name == "attn_implementation" else None,
                 )  # fmt: skip
-    return ()
+    return tuple(found.values())
+
+
+def _keys(file: str, content: bytes) -> dict[str, Scalar]:
+    try:
+        return keys_in(file, content)
+    except ContractError:  # whoever reads the file will say so
+        return {}
 
 
 def _known_as(row: Mapping[str, Any], said: Said) -> Mapping[str, Any]:

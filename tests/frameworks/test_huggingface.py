@@ -227,3 +227,16 @@ def test_attention_chosen_in_a_models_configuration_is_a_key_of_it():
     )
     assert "attn_implementation" in draft(IN_CODE, *words, files={"model/config.json": content})[0]
     assert draft("import other", *words, files={"model/config.json": content}) == ({}, ())
+
+
+def test_arguments_that_code_takes_from_a_file_of_its_own_are_keys_of_it():
+    script = """
+from transformers import TrainingArguments
+args = TrainingArguments(**yaml.safe_load(open(sys.argv[1]))["training"])
+"""
+    content = "training:\n  optim: adamw_torch  # as ever\n  learning_rate: 1.0e-4\n"
+    knobs, _ = draft(script, "run.yaml", files={"run.yaml": content})
+    assert knobs["optim"].reach == ConfigKey(file="run.yaml", key="training.optim")
+    assert knobs["optim"].values == ("adamw_torch", "adamw_torch_fused")
+    fused = content.replace("adamw_torch", "adamw_torch_fused")
+    assert draft(script, "run.yaml", files={"run.yaml": fused}) == ({}, ())
