@@ -41,6 +41,7 @@ def transform(sources: Mapping[str, str]) -> dict[str, str]:
         rewrite = Rewrite(source)
         made = [call for where, call in arguments if where is source]
         found = _switch_off(rewrite, made, reasons)
+        found += _set_off(rewrite, reasons)
         found += _call_directly(rewrite, reasons)
         found += _leave_out_switches(rewrite, reasons)
         if found:
@@ -63,6 +64,24 @@ def _switch_off(rewrite: Rewrite, made: list[cst.Call], reasons: list[str]) -> i
             else:
                 where = f"{source.path}, line {source.line(call)}"
                 reasons.append(f"recomputation is behind {text_of(value)} ({where})")
+    return found
+
+
+def _set_off(rewrite: Rewrite, reasons: list[str]) -> int:
+    """Turn ``args.gradient_checkpointing = True`` off."""
+    source, found = rewrite.source, 0
+    for assign in source.every(cst.Assign):
+        names = {(dotted(each.target) or "").rpartition(".") for each in assign.targets}
+        if not all(owner not in ("", "self") and name in _SWITCHES for owner, _, name in names):
+            continue
+        if literal(assign.value) is not True:
+            continue
+        flag = _flag(source, assign)
+        if flag is None:
+            rewrite.replace(assign.value, "False")
+            found += 1
+        else:
+            reasons.append(f"{flag} ({source.path}, line {source.line(assign)})")
     return found
 
 
@@ -108,10 +127,9 @@ def _reason(source: Source, call: cst.Call) -> str | None:
     return _flag(source, call)
 
 
-def _flag(source: Source, call: cst.Call) -> str | None:
-    """Say behind which flag a call stands, if behind any."""
-    node: cst.CSTNode = call
-    for around in source.ancestors(call):
+def _flag(source: Source, node: cst.CSTNode) -> str | None:
+    """Say behind which flag a call or an assignment stands, if behind any."""
+    for around in source.ancestors(node):
         if isinstance(around, cst.FunctionDef | cst.ClassDef | cst.Lambda):
             break
         if isinstance(around, cst.If | cst.IfExp) and node is not around.test:

@@ -123,3 +123,19 @@ def test_a_trainers_own_steps_wait_for_nothing(transform):
 def test_steps_of_something_else_are_left_alone(declines):
     other = OWN_STEPS.replace("transformers", "formers")
     assert "no training loop" in declines("fewer_syncs", other)
+
+
+SET_LATER = """
+    from transformers import HfArgumentParser, TrainingArguments
+
+    args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+    args.gradient_checkpointing = True
+    args.bf16 = True
+"""
+
+
+def test_recomputation_that_is_set_afterwards_is_switched_off(transform, declines):
+    after = transform("no_recompute", SET_LATER)
+    assert "args.gradient_checkpointing = False\nargs.bf16 = True" in after
+    guarded = SET_LATER.replace("    args.g", "    if big:\n        args.g")
+    assert "flag big" in declines("no_recompute", guarded)
