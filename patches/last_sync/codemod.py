@@ -75,8 +75,7 @@ def _rewrite(source: Source, rewrite: Rewrite, call: cst.Call, held: set[str]) -
     first = loop.body.body[0]
     rewrite.put_before(
         first,
-        f"# gradients add up locally until the last micro-batch averages them over the ranks\n"
-        f"{model}.require_backward_grad_sync = {last}",
+        f"{model}.require_backward_grad_sync = {last}  # ranks average once an update",
     )
     return True
 

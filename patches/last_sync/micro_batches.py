@@ -42,7 +42,7 @@ def last_of_flat_loop(source: Source, loop: cst.For) -> str | None:
     if any(each not in within for each in steps_in(source, scope)):
         raise DoesNotApply("the optimizer also steps where it does not accumulate")
     if guard.orelse is not None and steps_in(source, guard.orelse):
-        raise DoesNotApply("the optimizer steps in both branches of a condition")
+        raise DoesNotApply("the optimizer steps where its condition does not hold")
     _refuse_readers(source, loop, outside_of=guard)
     _refuse_changed(source, loop, guard)
     return source.code(guard.test)

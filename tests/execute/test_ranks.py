@@ -116,6 +116,17 @@ def test_the_cause_is_told_and_not_its_echo(run_program):
     assert (fault.rank, fault.type) == (1, "MemoryError")
 
 
+def test_memory_is_the_largest_ranks_and_so_is_its_cap(run_program):
+    work = (
+        "def work(rank, channel):\n"
+        "    held = bytearray(200_000_000 if rank else 150_000_000)\n"
+        "    train(rank, channel, 1, 50, 0.02)\n"
+    )
+    done = run_program(TWO + work + "ranks(work)\n", cap_bytes=330_000_000)
+    assert done.outcome is Outcome.OK
+    assert 200_000_000 < done.peak_data_bytes < 330_000_000
+
+
 TORCHRUN = """\
 [rank1]: Traceback (most recent call last):
 [rank1]:   File "/work/train.py", line 9, in <module>
