@@ -75,7 +75,9 @@ class SpaceError(LedgerError):
     @staticmethod
     def explains(error: OSError) -> bool:
         """Tell whether a failed call says that a disk, a quota or a file's limit is full."""
-        return error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+        full = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+        # Copying a folder gathers its errors in words.
+        return error.errno in full or any(f"[Errno {number}]" in str(error) for number in full)
 
 
 class BusyError(InfraRSIError):

@@ -18,8 +18,9 @@ from infrarsi.execute.choosing import with_interpreter
 from infrarsi.execute.disk import FLOOR_BYTES, SPACE_HINT, free_bytes
 from infrarsi.execute.git_seen import show_git
 from infrarsi.execute.invocation import Invocation, invocation_of
-from infrarsi.execute.launch import Launch, LaunchPlan, keep_cache, launch, prepare_scratch
+from infrarsi.execute.launch import Launch, LaunchPlan, launch
 from infrarsi.execute.sandbox import Room, Tier, seen_root, seen_scratch
+from infrarsi.execute.scratch import keep_cache, prepare_scratch
 from infrarsi.execute.worktree import make_worktree, write_files
 from infrarsi.judge.facts import SourceFacts
 from infrarsi.records.candidate import Candidate, Patch

@@ -16,11 +16,11 @@ from infrarsi.edits.surface import within_surface
 from infrarsi.errors import UsageError
 from infrarsi.execute.choosing import of_contract
 from infrarsi.execute.interpreter import Interpreter
-from infrarsi.execute.launch import short_places
 from infrarsi.execute.machine import fingerprint
 from infrarsi.execute.process import kill_marked
 from infrarsi.execute.repository import Repository, find_repository
 from infrarsi.execute.sandbox import Tier, probe_tier
+from infrarsi.execute.scratch import short_places
 from infrarsi.execute.worktree import sweep_worktrees
 from infrarsi.records.event import Event
 from infrarsi.records.machine import Machine

@@ -16,8 +16,9 @@ from pathlib import Path
 
 from infrarsi import witness
 from infrarsi.execute.interpreter import look
-from infrarsi.execute.launch import LaunchPlan, launch, prepare_scratch
+from infrarsi.execute.launch import LaunchPlan, launch
 from infrarsi.execute.sandbox import Room
+from infrarsi.execute.scratch import prepare_scratch
 from infrarsi.judge.speedup import interval_of_times, ratio_by_round
 from infrarsi.judge.timing import steady_update_s
 from infrarsi.records.evidence import read_evidence

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from infrarsi.execute.interpreter import look
-from infrarsi.execute.launch import LaunchPlan, launch, prepare_scratch
+from infrarsi.execute.launch import LaunchPlan, launch
 from infrarsi.execute.sandbox import Room, Tier, probe_tier
+from infrarsi.execute.scratch import prepare_scratch
 
 SPEAK = """
 import json, os, socket, sys, time

@@ -1,5 +1,11 @@
 """Space on the disk is measured as the disk counts it."""
 
+import shutil
+from pathlib import Path
+
+import pytest
+
+from infrarsi.errors import SpaceError
 from infrarsi.execute.disk import free_bytes, is_out_of_space, size_of
 
 
@@ -10,6 +16,19 @@ def test_a_folder_takes_what_its_files_take_and_links_count_as_links(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "b.bin")
     assert 150_000 <= size_of(tmp_path) <= 200_000
     assert size_of(tmp_path / "gone") == 0
+
+
+def test_a_folder_that_could_not_be_copied_for_want_of_space_says_so(tmp_path):
+    def full(source, target):
+        Path("/dev/full").write_text("x")
+
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "kernel.so").touch()
+    with pytest.raises(shutil.Error) as error:
+        shutil.copytree(tmp_path / "cache", tmp_path / "copy", copy_function=full)
+    assert error.value.errno is None
+    assert SpaceError.explains(error.value)
+    assert not SpaceError.explains(FileNotFoundError(2, "gone"))
 
 
 def test_what_is_free_is_told_of_a_place(tmp_path):
