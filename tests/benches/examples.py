@@ -42,7 +42,9 @@ SESSIONS = {
         " --logging_steps 1 --save_strategy no --report_to none",
         "2GB",
     ),
-    "ddp_gpt": Session("torchrun --standalone --nproc_per_node=2 train.py", "1GB"),
+    "ddp_gpt": Session(
+        "torchrun --standalone --nproc_per_node=2 train.py", "1GB", before=("python prepare.py",)
+    ),
 }
 
 
