@@ -156,7 +156,7 @@ class _Missing:
     """Something that the user has and a trial lacks."""
 
     path: str
-    why: Literal["ignored", "untracked", "outside", "pointer"]
+    why: Literal["ignored", "untracked", "outside", "pointer", "folder"]
 
 
 def _missing_in_words(workspace: Workspace, log: str) -> str | None:
@@ -169,6 +169,11 @@ def _missing_in_words(workspace: Workspace, log: str) -> str | None:
     match missing.why:
         case "pointer":
             return f"{missing.path} is only a Git LFS pointer here: fetch it with `git lfs pull`"
+        case "folder":
+            return (
+                f"the folder {missing.path} is in your checkout, but not in the commit: have the "
+                "training make it, or commit a placeholder in it"
+            )
         case "untracked" if missing.path.endswith(".py"):
             return f"{missing.path} is not committed, and trials run the commit: commit it"
         case "untracked":
@@ -190,7 +195,10 @@ def _missing(workspace: Workspace, log: str) -> Iterator[_Missing]:
     pointers = repository.lfs_pointers(workspace.tracked)
     shown = (workspace.folder, *workspace.interpreter.readable(workspace.root))
     for place in _candidates(workspace, log):
-        if not place.exists() or any(map(place.is_relative_to, shown)):
+        if any(map(place.is_relative_to, shown)):
+            continue
+        if not place.exists():
+            yield from _missing_folder(workspace, place.parent)
             continue
         if not place.is_relative_to(workspace.root):
             name = os.path.relpath(place, workspace.root)
@@ -205,6 +213,14 @@ def _missing(workspace: Workspace, log: str) -> Iterator[_Missing]:
         elif (why := repository.outside_the_commit(name, commit)) is not None:
             yield _Missing(name, why)
     yield from (_Missing(name, "pointer") for name in pointers)
+
+
+def _missing_folder(workspace: Workspace, folder: Path) -> Iterator[_Missing]:
+    """Tell of a folder that the program would have written to: git keeps no empty ones."""
+    if folder.is_dir() and folder != workspace.root and folder.is_relative_to(workspace.root):
+        name = str(folder.relative_to(workspace.root))
+        if workspace.repository.outside_the_commit(name, workspace.lock.commit):
+            yield _Missing(name, "folder")
 
 
 def _candidates(workspace: Workspace, log: str) -> Iterator[Path]:

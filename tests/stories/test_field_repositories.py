@@ -126,6 +126,14 @@ def test_untracked_files_that_training_needs_are_named(speaking):
     assert (speaking.root / "notes.txt").exists()
 
 
+def test_a_folder_for_outputs_that_only_the_checkout_has_is_named(speaking):
+    (speaking.root / "checkpoints").mkdir()
+    speaking.first("open('checkpoints/step_1.pt', 'wb').write(b'x')\n")
+    said = refused_by(ReferenceFailedError, lambda: lock(speaking.root))
+    assert "the folder checkpoints is in your checkout, but not in the commit" in said
+    assert "have the training make it" in said
+
+
 @pytest.fixture
 def with_submodule(speaking, tmp_path):
     library = tmp_path / "lib"
