@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -216,9 +217,9 @@ def find_repository(start: Path) -> Repository:
         ) from error
     try:
         with git.Repo(start.resolve(), search_parent_directories=True) as found:
-            root, has_commit, bare = found.working_tree_dir, found.head.is_valid(), found.bare
+            root, bare = found.working_tree_dir, found.bare
     except (git.InvalidGitRepositoryError, git.NoSuchPathError):
-        root, has_commit, bare = None, False, False
+        root, bare = None, False
     if bare:
         raise RepositoryError(
             f"{start.resolve()} is a bare repository, without a working tree",
@@ -229,12 +230,14 @@ def find_repository(start: Path) -> Repository:
             f"{start.resolve()} is not in a git repository with a working tree",
             hint="run `git init`, add your training code and commit it, then repeat",
         )
-    if not has_commit:
+    repository = Repository(Path(root))
+    repository.git("rev-parse", "--git-dir")  # git itself may refuse to work here, and says why
+    if not repository.has_commit("HEAD"):
         raise RepositoryError(
             "the repository has no commit yet",
             hint="commit your training code (`git add -A && git commit`), then repeat",
         )
-    return Repository(Path(root))
+    return repository
 
 
 def _clean_environment() -> dict[str, str]:
@@ -261,8 +264,9 @@ def _refusal(verb: str, stderr: str) -> RepositoryError | SpaceError:
     if is_out_of_space(stderr):
         return SpaceError(words, hint=SPACE_HINT)
     hint = "see that git works in this repository (`git status`), then repeat"
-    if "dubious ownership" in stderr:
-        hint = "the repository belongs to another user: run the last line of `git status` there"
+    trust = re.search(r"git config --global --add safe\.directory .+", stderr)
+    if trust is not None:
+        hint = f"it belongs to another user; where you trust it, say so with `{trust[0]}`"
     elif "lfs" in stderr.lower():
         hint = "install git-lfs and run `git lfs pull`, or set GIT_LFS_SKIP_SMUDGE=1; then repeat"
     return RepositoryError(words, hint=hint)

@@ -253,6 +253,17 @@ def test_a_bare_repository_is_refused(tmp_path):
     assert "git clone" in said
 
 
+def test_a_repository_of_another_user_is_refused_with_how_to_trust_it(speaking):
+    """As root in a container, with a mounted checkout; others cannot give a folder away."""
+    if os.geteuid() != 0:
+        assert lock(speaking.root).rehearsal.outcome is Outcome.OK
+        return
+    os.chown(speaking.root, 1234, 1234)
+    said = refused_by(RepositoryError, lambda: lock(speaking.root), code=2)
+    assert "detected dubious ownership" in said
+    assert f"git config --global --add safe.directory '{speaking.root}'" in said
+
+
 @pytest.mark.parametrize(
     "command", [("python", "train.ipynb"), ("jupyter", "nbconvert", "--execute", "my train.ipynb")]
 )
