@@ -84,6 +84,12 @@ def user(tmp_path):
     return make_user(tmp_path / "mein größtes training")
 
 
+@pytest.fixture
+def owner_of():
+    """A function from a place and a program's folder to a user who has committed it there."""
+    return make_user
+
+
 @pytest.fixture(scope="session")
 def measured_template(tmp_path_factory):
     """A repository that is locked and measured, to be copied."""
