@@ -22,7 +22,13 @@ from infrarsi.records.evidence import Evidence
 from infrarsi.records.plan import Contract, Lock, Plan
 from infrarsi.records.task import ConfigKey, Memory, Numerics, Surface, Task, Window, Workload
 from infrarsi.records.trial import Trial
-from infrarsi.stages.caveats import caveats, named_inputs, refuse_notebooks, script_of
+from infrarsi.stages.caveats import (
+    caveats,
+    named_inputs,
+    refuse_machines,
+    refuse_notebooks,
+    script_of,
+)
 from infrarsi.stages.reference import (
     metrics_seen,
     refuse_failed_reference,
@@ -90,10 +96,13 @@ class Locked:
         loss = "not seen" if last.loss is None else f"{last.loss:.4f}"
         dtypes = {name: "/".join(sorted(counts)) for name, counts in mark.census.items()}
         peak = self.rehearsal.peak_bytes
+        tokens = self.evidence.tokens_per_update or "unknown"
+        world_size = self.evidence.world_size or 1
+        ranks = f" on {world_size} ranks," if world_size > 1 else ""
         lines = [
             self.interpreter.in_words(),
-            f"Rehearsed {last.update} updates: {last.tokens or 'unknown'} tokens in "
-            f"{last.forwards} forward(s) an update, loss {loss}"
+            f"Rehearsed {last.update} updates: {tokens} tokens{ranks} in {last.forwards} "
+            f"forward(s) an update, loss {loss}"
             + (f", peak memory {peak / 1e6:,.0f} MB" if peak else ""),
             f"Dtypes: {', '.join(f'{name} {kinds}' for name, kinds in dtypes.items())}",
             f"Contained by: {self.rehearsal.sandbox}",
@@ -169,6 +178,7 @@ def _contract(repository: Repository, start: Path, draft: Draft) -> tuple[Contra
         contract = read_contract(place)
         return contract, of_contract(contract.task, repository.root), False
     refuse_notebooks(draft.command)
+    refuse_machines(draft.command)
     if place.exists() and not draft.relock:
         raise UsageError(
             f"there is a {CONTRACT_FILE} already",
