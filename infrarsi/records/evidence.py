@@ -54,7 +54,7 @@ class Evidence(Record):
         """
         ranks = list(self.ranks.values()) or [self.updates]
         for rows in zip(*ranks, strict=False):
-            counts = [row.tokens for row in rows if row.tokens is not None]
+            counts: list[int] = [row.tokens for row in rows if row.tokens is not None]
             if len(counts) == len(rows):
                 return sum(counts)
         return None
