@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 SPACE_HINT = (
@@ -32,6 +33,8 @@ def is_out_of_space(words: str) -> bool:
 def free_bytes(place: Path) -> int:
     """Give what an unprivileged process may still write at a place."""
     found = os.statvfs(place)
+    if found.f_blocks == 0:  # a file system that does not count says 0 of everything
+        return sys.maxsize
     return found.f_bavail * found.f_frsize
 
 
