@@ -156,8 +156,9 @@ def run(
 ) -> None:
     """Search launch settings and patches together; the same command resumes.
 
-    No limit is exceeded by more than the trial in flight. Where a search has ended, a larger
-    limit goes on with it, and the same one does nothing.
+    No limit is exceeded by more than the trial in flight.
+
+    Where a search has ended, only a larger limit goes on with it.
     """
     from rich.console import Console
 

@@ -79,6 +79,7 @@ def forecast_of(contract: Contract, history: History, *, num_accelerators: int) 
     if not is_open(contract, history):
         trials = apart = Range(low=0, point=0, high=0)
     trials = _within(trials, pace.trial_s, purse.left_s)
+    apart = _within(apart, pace.known_s, purse.left_s - trials.point * pace.trial_s.point)
     search_s = _search_s(purse, pace, trials, apart)
     confirm_s = pace.of_both_arms_s.times(4 * contract.plan.confirmation_blocks)
     price = contract.plan.prices.usd_per_s(num_accelerators)
@@ -162,13 +163,11 @@ def _num_atoms(space: Space) -> int:
     return sum(len(knob.values) > 1 for knob in space.knobs) + len(space.patches)
 
 
-def _within(trials: Range, trial_s: Range, left_s: float) -> Range:
-    """Cut the number of trials to what the time allows."""
-    allowed = [math.ceil(max(0.0, left_s) / each) for each in _cases(trial_s)]
-    slowest_first = [
-        min(n, most) for n, most in zip(_cases(trials), reversed(allowed), strict=True)
-    ]
-    return _ordered(slowest_first)
+def _within(launches: Range, launch_s: Range, left_s: float) -> Range:
+    """Cut a number of launches to what the time allows."""
+    allowed = [math.ceil(max(0.0, left_s) / each) for each in _cases(launch_s)]
+    slowest_first = zip(_cases(launches), reversed(allowed), strict=True)
+    return _ordered([min(number, most) for number, most in slowest_first])
 
 
 def _assumptions(contract: Contract, history: History, pace: _Pace, apart: Range) -> list[str]:

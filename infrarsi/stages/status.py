@@ -149,6 +149,11 @@ def outcome_in_words(workspace: Workspace, history: History, *, idle: bool = Fal
             "--max-wall or --max-usd goes on searching"
         )
     lines += [in_words(each) for each in ignored_knobs(workspace, history)]
+    if not history.screenings:
+        lines.append(
+            "no trial was made: nothing is worth trying, or the budget is too small for one"
+        )
+        return "\n".join(lines)
     if history.choice is None:
         lines.append(
             f"{len(history.screenings)} trials, and none was accepted and faster than the "

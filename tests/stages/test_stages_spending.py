@@ -163,6 +163,15 @@ def test_compiling_and_a_slow_machine_are_in_the_high_case():
     assert any("compile" in each for each in compiled.assumptions)
 
 
+def test_where_the_time_is_spent_no_further_launch_is_expected():
+    world = World(contract(max_trials=7, max_wall_s=20.0))
+    done = len(world.run().screenings)
+    world.with_budget(max_trials=50)
+    forecast = forecast_of(world.contract, world.history, num_accelerators=0)
+    assert forecast.num_trials.high == done
+    assert forecast.search_wall_s.point == pytest.approx(spent_s(world.history))
+
+
 def test_before_the_reference_is_measured_nothing_is_expected():
     world = World(contract())
     assert forecast_of(world.contract, History.of(world.events[:1]), num_accelerators=0) is None
