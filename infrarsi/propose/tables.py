@@ -300,8 +300,8 @@ class _Finder:
             for each in call.args:
                 if dotted(each.value) == name and self._changes_argument(call, each.value):
                     return True
-        for each in self.source.every(cst.Return, self.function):
-            values = each.value.elements if isinstance(each.value, cst.Tuple) else [each]
+        for given in self.source.every(cst.Return, self.function):
+            values = given.value.elements if isinstance(given.value, cst.Tuple) else [given]
             if any(dotted(value.value) == name for value in values):
                 return self._callers_change()
         return False

@@ -218,8 +218,8 @@ class LoopReader:
                 found = reader.known(value)
                 plain = all(name is not None and "." not in name for name in names)
                 if isinstance(found, Places) and not found.table and len(names) <= 2 and plain:
-                    for name, index in zip(names, places(found.choice, len(names)), strict=True):
-                        reader.names[str(name)] = index
+                    indices = places(found.choice, len(names))
+                    reader.names |= dict(zip(map(str, names), indices, strict=True))
                     return
                 if plain and reader.varies(value):
                     self._name(tuple(map(str, names)), reader.value(value))

@@ -197,7 +197,7 @@ class Reader:
             case Places(table=True, choice=choice) if texts in ([":", "0"], [":", "1"]):
                 return Index(choice, _axis(choice, int(texts[1])))
             case Selected(column=False) if texts in ([":", "None"], ["...", "None"]):
-                return _with(value, column=True)
+                return replace(value, column=True)
             case Masked(summed=True, column=False, choice=choice, base=base):
                 if texts in ([":", "None"], ["...", "None"]):
                     return Masked(choice, base, summed=True, column=True)
@@ -306,10 +306,6 @@ def places(choice: Choice, count: int) -> list[Index]:
     return [Index(choice, _axis(choice, position)) for position in range(count)]
 
 
-def _with(value: Selected, **changes: bool) -> Selected:
-    return replace(value, **changes)
-
-
 def _reshaped(value: Selected | Masked, name: str, call: cst.Call) -> Value | None:
     """Give what a method that only reshapes makes of entries that were picked."""
     given = [literal(each.value) for each in call.args if each.keyword is None]
@@ -324,11 +320,11 @@ def _reshaped(value: Selected | Masked, name: str, call: cst.Call) -> Value | No
     rows = name in {"reshape", "view"} and len(given) == 2 and given[0] == -1
     if value.lead:
         clears = rows or (name == "squeeze" and given == [0])
-        return _with(value, lead=False) if clears else None
+        return replace(value, lead=False) if clears else None
     if not value.column and (
         (name == "unsqueeze" and given in ([-1], [1])) or (rows and given[1] == 1)
     ):
-        return _with(value, column=True)
+        return replace(value, column=True)
     return value if value.column and name in _CASTS else None
 
 
