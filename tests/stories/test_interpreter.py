@@ -1,7 +1,6 @@
 """A user trains in an environment of its own, which knows nothing of InfraRSI."""
 
 import importlib.util
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -60,8 +59,7 @@ def test_an_ignored_environment_in_the_repository_trains_and_is_named_in_the_con
     task = yaml.safe_load((user.root / "infrarsi.yaml").read_text())["task"]
     assert task["python"] == ".venv/bin/python"
     assert user.git("status", "--porcelain", "--untracked-files=no") == ""
-    locked = json.loads((user.root / ".infrarsi" / "ledger.jsonl").read_text().splitlines()[0])
-    assert locked["kind"] == "locked"
+    assert '"kind":"locked"' in (user.root / ".infrarsi" / "ledger.jsonl").read_text()
 
 
 def write_task(user, python):
