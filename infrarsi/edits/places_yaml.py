@@ -18,8 +18,9 @@ _WORDS = frozenset(
     {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "none"}
 )
 """Words that one YAML or another does not read as text."""
-SHARED = "it is shared by way of an anchor and an alias"
+_SHARED = "it is shared by way of an anchor and an alias"
 _TAGGED = "it has a tag"
+_MOST_VALUES = 100_000
 _ODD = re.compile("[\x7f-\x9f\u2028\u2029\ufeff]")
 
 
@@ -107,8 +108,10 @@ class _Walk:
         """Record what a node holds; ``around`` are the nodes that it lies within."""
         if id(node) in around:
             raise ValueError("an alias in it lies within its own anchor")
+        if len(self.found.places) > _MOST_VALUES:
+            raise ValueError(f"it holds more than {_MOST_VALUES:,} values, aliases written out")
         if self.uses[id(node)] > 1:
-            why_not = SHARED
+            why_not = _SHARED
         around = around | {id(node)}
         if isinstance(node, yaml.MappingNode) and not why_not:
             self.found.gaps[path] = self._gap(node)

@@ -36,7 +36,7 @@ def _click_option(call: ast.Call) -> Setting | None:
     name = (name or flag.lstrip("-")).replace("-", "_")
     aliases = tuple(each.partition("/")[0] for each in flags if each != long)
     known, default = field_default(options.get("default", ast.Constant(None)))
-    if not known:
+    if not known and (slash or "is_flag" in options):
         return None
     if slash:
         return Setting(name, flag, "bool", bool(default), "negatable", aliases=aliases,
@@ -48,6 +48,7 @@ def _click_option(call: ast.Call) -> Setting | None:
     kind, choices = _click_type(options.get("type"), default)
     if kind is None:
         return None
+    default = default if known else None
     return Setting(name, flag, kind, default, "space", choices, aliases)  # type: ignore[arg-type]
 
 

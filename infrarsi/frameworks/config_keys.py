@@ -19,6 +19,8 @@ _NOT_TRAINING = frozenset({
     "generate", "generation", "sample", "sampling", "hydra",
 })  # fmt: skip
 """Tables whose settings do not touch the training."""
+_LARGEST_BYTES = 500_000
+"""A larger file holds data (a tokenizer's words), and no settings."""
 _KINDS: dict[str, ScalarKind] = {"bool": "bool", "int": "int", "float": "float", "str": "str"}
 
 
@@ -28,10 +30,13 @@ def config_files_named(
     """Give the configuration files among a program's own arguments, by path from the root."""
     found: dict[str, None] = {}
     for word in split_command(command).arguments:
-        said = word.partition("=")[2] if word.startswith("-") else word
-        path = posixpath.normpath(posixpath.join(folder, said))
-        if said and is_config_file(said) and path in tracked:
-            found[path] = None
+        for said in (
+            word,
+            word.partition("=")[2],
+        ):  # conf.yaml, --config=conf.yaml, config=conf.yaml
+            path = posixpath.normpath(posixpath.join(folder, said))
+            if said and is_config_file(said) and path in tracked:
+                found[path] = None
     return tuple(found)
 
 
@@ -79,10 +84,15 @@ def group_files(
     return found
 
 
-def file_settings(file: str, content: bytes) -> tuple[Setting, ...]:
-    """Give the settings in a file that a program reads; none where it cannot be read."""
+def file_settings(file: str, content: bytes, command: Sequence[str] = ()) -> tuple[Setting, ...]:
+    """Give the settings in a file that a program reads; none where it cannot be read.
+
+    A key that the command itself overrides, as OmegaConf and Hydra have it, is set there.
+    """
+    said = {word.partition("=")[0].lstrip("+") for word in split_command(command).arguments}
     return tuple(
-        _setting(key, value, ConfigKey(file=file, key=key)) for key, value in _keys(file, content)
+        _setting(key, value, Override(key=key) if key in said else ConfigKey(file=file, key=key))
+        for key, value in _keys(file, content)
     )
 
 
@@ -98,6 +108,8 @@ def hydra_settings(file: str, content: bytes, prefix: str) -> tuple[Setting, ...
 
 
 def _keys(file: str, content: bytes) -> Iterator[tuple[str, Scalar]]:
+    if len(content) > _LARGEST_BYTES:
+        return
     try:
         known = keys_in(file, content)
     except ContractError:

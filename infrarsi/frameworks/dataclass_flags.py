@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,6 +12,8 @@ from infrarsi.frameworks.program import Setting
 from infrarsi.frameworks.sources import Function, Sources
 
 _DEEPEST = 5
+Field: TypeAlias = tuple[ast.expr | None, ast.expr | None]
+"""Annotation and default of a field."""
 Switch: TypeAlias = Literal["equals", "negatable", "python"]
 
 
@@ -100,18 +102,48 @@ def _key_of(call: ast.Call) -> str:
 
 
 def _of_name(
-    sources: Sources, name: str, parser: _Parser, prefix: str, depth: int = 0
+    sources: Sources,
+    name: str,
+    parser: _Parser,
+    prefix: str,
+    *,
+    given: Mapping[str, ast.expr] | None = None,
+    depth: int = 0,
 ) -> Iterator[Setting]:
-    for field, annotation, value in _fields(sources, name):
+    """Give the settings of a class or function; ``given`` are its fields' values as it is made."""
+    for field, (annotation, declared) in _fields(sources, name).items():
+        value = (given or {}).get(field, declared)
         inner = spelled(annotation).rsplit(".", 1)[-1]
         if inner in sources.classes:
-            if depth < _DEEPEST:
+            made = _made(value)
+            if made is not None and depth < _DEEPEST:
                 deeper = f"{prefix}{field}." if parser.nested else prefix
-                yield from _of_name(sources, inner, parser, deeper, depth + 1)
+                yield from _of_name(sources, inner, parser, deeper, given=made, depth=depth + 1)
             continue
         setting = _setting(f"{prefix}{field}", annotation, value, parser)
         if setting is not None:
             yield setting
+
+
+def _made(value: ast.expr | None) -> Mapping[str, ast.expr] | None:
+    """Give the values that a nested class is made with; ``None`` where that cannot be read.
+
+    Known are ``Data()``, ``Data(batch_size=8)``, and ``field`` with either, or the class, in
+    ``default_factory``.
+    """
+    match value:
+        case None:
+            return {}
+        case ast.Lambda(body=body):
+            return _made(body)
+        case ast.Call(func=func, args=[], keywords=keywords):
+            given = {word.arg: word.value for word in keywords}
+            if spelled(func).rsplit(".", 1)[-1] != "field":
+                return {k: v for k, v in given.items() if k} if None not in given else None
+            factory = given.get("default_factory", given.get("default"))
+            return {} if isinstance(factory, ast.Name | ast.Attribute) else _made(factory)
+        case _:
+            return None
 
 
 def _setting(
@@ -119,46 +151,47 @@ def _setting(
 ) -> Setting | None:
     known, default = field_default(value)
     kind, choices = annotated_kind(annotation, default)
-    if not known or kind is None:
+    if kind is None:
         return None
     typed = path.replace("_", "-") if parser.dashes else path
     table, dot, last = typed.rpartition(".")
     negatable = kind == "bool" and parser.switch == "negatable"
     return Setting(
-        name=path.replace(".", "_"), flag=f"--{typed}", kind=kind, default=default,
+        name=path.replace(".", "_"), flag=f"--{typed}", kind=kind,
+        default=default if known else None,
         style=parser.switch if kind == "bool" or parser.switch == "python" else "space",
         choices=choices, path=path,
         negation=f"--{table}{dot}no-{last}" if negatable and dot else None,
     )  # fmt: skip
 
 
-def _fields(
-    sources: Sources, name: str, depth: int = 0
-) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
+def _fields(sources: Sources, name: str, depth: int = 0) -> dict[str, Field]:
     """Give the fields of a class, inherited ones first, or the parameters of a function."""
+    found: dict[str, Field] = {}
     own = sources.classes.get(name)
     if own is not None:
         for base in own.bases if depth < _DEEPEST else ():
-            yield from _fields(sources, spelled(base).rsplit(".", 1)[-1], depth + 1)
+            found |= _fields(sources, spelled(base).rsplit(".", 1)[-1], depth + 1)
         plain = False
         for statement in own.body:
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=field), annotation=annotation, value=value):
                     plain = True
-                    yield field, annotation, value
+                    found[field] = annotation, value
                 case ast.FunctionDef(name="__init__") if not plain:
-                    yield from _parameters(statement)
+                    found |= _parameters(statement)
     elif name in sources.functions:
-        yield from _parameters(sources.functions[name])
+        found |= _parameters(sources.functions[name])
+    return found
 
 
-def _parameters(
-    function: Function,
-) -> Iterator[tuple[str, ast.expr | None, ast.expr | None]]:
+def _parameters(function: Function) -> dict[str, Field]:
     arguments = function.args
     named = [*arguments.posonlyargs, *arguments.args]
     missing: list[ast.expr | None] = [None] * (len(named) - len(arguments.defaults))
     values = [*missing, *arguments.defaults, *arguments.kw_defaults]
-    for each, value in zip([*named, *arguments.kwonlyargs], values, strict=True):
-        if each.arg not in {"self", "cls"}:
-            yield each.arg, each.annotation, value
+    return {
+        each.arg: (each.annotation, value)
+        for each, value in zip([*named, *arguments.kwonlyargs], values, strict=True)
+        if each.arg not in {"self", "cls"}
+    }

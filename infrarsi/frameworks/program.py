@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import posixpath
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from infrarsi.frameworks.annotations import ScalarKind, literal
@@ -70,15 +70,28 @@ def find_settings(source: str) -> tuple[Setting, ...]:
 
 
 def argparse_settings(nodes: Iterable[ast.AST]) -> tuple[Setting, ...]:
-    """Find the same among the nodes of a tree."""
-    found = [
-        _read_argument(call)
-        for call in nodes
-        if isinstance(call, ast.Call)
-        and isinstance(call.func, ast.Attribute)
-        and call.func.attr == "add_argument"
+    """Find the same among the nodes of a tree; ``set_defaults`` counts too."""
+    calls = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
     ]
-    return tuple(each for each in found if each is not None)
+    found = [_read_argument(call) for call in calls if _method(call) == "add_argument"]
+    defaults = {
+        word.arg: word.value
+        for call in calls
+        if _method(call) == "set_defaults"
+        for word in call.keywords
+    }
+    return tuple(
+        replace(each, default=literal(defaults[each.name])) if each.name in defaults else each
+        for each in found
+        if each is not None
+    )
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
 def _read_argument(call: ast.Call) -> Setting | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import posixpath
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from infrarsi.edits.config_file import is_config_file
 from infrarsi.frameworks.click_flags import click_settings
 from infrarsi.frameworks.config_keys import file_settings, hydra_settings
 from infrarsi.frameworks.configurator import configurator_settings
@@ -48,17 +50,48 @@ def read_settings(
         *dataclass_settings(sources),
         *configurator_settings(sources, command, texts=texts, folder=folder),
     ]
-    keys = [each for file, content in configured.items() for each in file_settings(file, content)]
+    keys: list[Setting] = []
+    for file, content in configured.items():
+        keys += file_settings(file, content, command)
     for prefix, (file, content) in composed.items():
         keys += hydra_settings(file, content, prefix)
     arguments = split_command(command).arguments
     typed = [each for each in flags if _is_typed(each, arguments)]
-    return _each_once([*typed, *keys, *flags])
+    return _each_once([*typed, *keys, *_unmistakable(flags)])
+
+
+def files_by_default(
+    sources: Sources, command: Sequence[str], *, folder: str, tracked: Collection[str]
+) -> tuple[str, ...]:
+    """Give the configuration files that a flag names by its default, by path from the root."""
+    arguments = split_command(command).arguments
+    flags = (*argparse_settings(sources.nodes), *click_settings(sources))
+    named = [
+        posixpath.normpath(posixpath.join(folder, each.default))
+        for each in flags
+        if isinstance(each.default, str)
+        and is_config_file(each.default)
+        and not _is_typed(each, arguments)
+    ]
+    return tuple(dict.fromkeys(path for path in named if path in tracked))
 
 
 def _is_typed(setting: Setting, arguments: Sequence[str]) -> bool:
     spellings = (setting.flag, *setting.aliases)
     return any(find_flag(arguments, setting.as_flag(each)) for each in spellings)
+
+
+def _unmistakable(flags: Sequence[Setting]) -> list[Setting]:
+    """Leave out flags that are declared twice, with other defaults: who knows which counts."""
+    return [
+        each
+        for each in flags
+        if all(
+            (other.default, other.kind, other.style) == (each.default, each.kind, each.style)
+            for other in flags
+            if other.flag == each.flag
+        )
+    ]
 
 
 def _each_once(settings: Iterable[Setting]) -> tuple[Setting, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -104,7 +104,7 @@ def _ties(surface: Surface) -> dict[str, frozenset[str]]:
 
 def silent_knobs(
     surface: Surface,
-    comparisons: Iterable[Comparison],
+    comparisons: Sequence[Comparison],
     observed: Mapping[str, Observed],
     *,
     equal: Sequence[str],
@@ -117,7 +117,7 @@ def silent_knobs(
     ----------
     surface : Surface
         The knobs of the contract.
-    comparisons : iterable of Comparison
+    comparisons : sequence of Comparison
         As :func:`comparisons_of` gives them.
     observed : mapping from str to Observed
         What was seen of each launch that they name, by trial id.
@@ -138,10 +138,14 @@ def silent_knobs(
     When not to trust it: an effect smaller than the noise, on what is printed or written, or
     only after the measured updates, is not seen. It is a remark for a person and no verdict.
     """
+    if not comparisons:
+        return ()
     tolerance = Tolerance.of([observed[name] for name in equal])
     kept: dict[str, list[tuple[Comparison, str]]] = {}
     heard: set[str] = set()
     for each in comparisons:
+        if each.knob in heard:
+            continue
         words = _no_difference(each, observed, tolerance, claims[each.knob])
         if words is None:
             heard.add(each.knob)

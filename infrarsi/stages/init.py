@@ -22,6 +22,7 @@ from infrarsi.records.evidence import Evidence
 from infrarsi.records.plan import Contract, Lock, Plan
 from infrarsi.records.task import ConfigKey, Memory, Numerics, Surface, Task, Window, Workload
 from infrarsi.records.trial import Trial
+from infrarsi.stages.batch import seen_batch
 from infrarsi.stages.caveats import (
     caveats,
     named_inputs,
@@ -256,7 +257,9 @@ def _completed(
                     "workload": task.workload.model_copy(
                         update={"tokens_per_update": evidence.tokens_per_update}
                     ),
-                    "surface": task.surface.model_copy(update={"editable": editable}),
+                    "surface": seen_batch(
+                        task.surface.model_copy(update={"editable": editable}), evidence
+                    ),
                 }
             )
         }

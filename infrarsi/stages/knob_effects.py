@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from infrarsi.errors import LedgerError
 from infrarsi.execute.invocation import reached_by
 from infrarsi.frameworks.catalogue import claim_of
@@ -31,16 +33,34 @@ def ignored_knobs(workspace: Workspace, history: History) -> tuple[KnobEffect, .
     }
     surface = workspace.contract.task.surface
     comparisons = comparisons_of(surface, {name: each.candidate for name, each in ended.items()})
-    named = {name for each in comparisons for name in (*each.turned, *each.against)}
     try:
-        seen = {name: _observed(workspace, history.trials[name]) for name in {*named, *equal}}
-    except LedgerError:  # evidence that is gone says nothing; `recheck` is where that is told
+        return silent_knobs(
+            surface, comparisons, _Seen(workspace, history), equal=equal,
+            claims={knob.name: claim_of(knob) for knob in surface.knobs},
+            reached_by={knob.name: reached_by(knob) for knob in surface.knobs},
+        )  # fmt: skip
+    except LedgerError:  # evidence that is gone says nothing; the ledger's checks tell of it
         return ()
-    return silent_knobs(
-        surface, comparisons, seen, equal=equal,
-        claims={knob.name: claim_of(knob) for knob in surface.knobs},
-        reached_by={knob.name: reached_by(knob) for knob in surface.knobs},
-    )  # fmt: skip
+
+
+class _Seen(Mapping[str, Observed]):
+    """What was seen of each launch, read when it is asked for: most are not."""
+
+    def __init__(self, workspace: Workspace, history: History) -> None:
+        self._workspace = workspace
+        self._trials = history.trials
+        self._known: dict[str, Observed] = {}
+
+    def __getitem__(self, name: str) -> Observed:
+        if name not in self._known:
+            self._known[name] = _observed(self._workspace, self._trials[name])
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._trials)
+
+    def __len__(self) -> int:
+        return len(self._trials)
 
 
 def _observed(workspace: Workspace, trial: Trial) -> Observed:

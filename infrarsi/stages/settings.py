@@ -11,7 +11,7 @@ from infrarsi.frameworks.catalogue import draft_knobs
 from infrarsi.frameworks.config_keys import config_files_named, group_files, hydra_files
 from infrarsi.frameworks.huggingface import Drafted, draft_huggingface, joined_drafts
 from infrarsi.frameworks.program import Setting
-from infrarsi.frameworks.reading import read_settings
+from infrarsi.frameworks.reading import files_by_default, read_settings
 from infrarsi.frameworks.sources import Sources
 from infrarsi.propose.imports import reachable_files
 from infrarsi.records.command import split_command
@@ -45,7 +45,7 @@ def read_program(
         The script that it runs, from the root; ``None`` where that is not in the repository.
     """
     tracked = frozenset(repository.tracked(commit))
-    configured = repository.read(commit, config_files_named(command, folder, tracked))
+    files = config_files_named(command, folder, tracked)
     if script is None:
         sources, texts, named = Sources({}, ""), dict[str, str](), dict[str, str]()
     else:
@@ -54,6 +54,8 @@ def read_program(
         named = {path: texts[path] for path in texts} | _named_scripts(
             repository, commit, command, folder=folder, tracked=tracked
         )
+    files += files_by_default(sources, command, folder=folder, tracked=tracked)
+    configured = repository.read(commit, dict.fromkeys(files))
     composed = _composed(repository, commit, command, sources=sources, tracked=tracked)
     settings = read_settings(
         sources, command, texts=named, configured=configured, composed=composed, folder=folder

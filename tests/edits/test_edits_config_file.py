@@ -59,6 +59,11 @@ JSON = """{
 """
 
 
+LAUGHS = "b0: &b0 [0, 0, 0, 0, 0, 0, 0, 0]\n" + "".join(
+    f"b{n}: &b{n} [{', '.join([f'*b{n - 1}'] * 8)}]\n" for n in range(1, 9)
+)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "key", "value", "old", "new"),
     [
@@ -121,6 +126,7 @@ def test_only_the_value_changes(*, file, text, key, value, old, new, ends, mark)
         ("c.yaml", "a: [1\n", "a", "cannot be read"),
         ("c.yaml", "a: &a [*a]\n", "a", "within its own anchor"),
         ("c.yaml", "a.b: 1\na: {b: 2}\n", "a.b", "may mean 2 keys"),
+        ("c.yaml", LAUGHS, "a", "more than 100,000 values"),
         ("c.yaml", "a: {}\n", "a", "no single value"),
         ("c.toml", TOML, "train", "no single value"),
         ("c.toml", TOML, "train.when", "neither text nor a number"),

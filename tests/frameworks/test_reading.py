@@ -3,35 +3,10 @@
 import textwrap
 
 import pytest
+from drafted_program import draft
 
 from infrarsi.frameworks.catalogue import claim_of, draft_knobs
-from infrarsi.frameworks.config_keys import config_files_named, group_files, hydra_files
-from infrarsi.frameworks.reading import read_settings
-from infrarsi.frameworks.sources import Sources
-from infrarsi.records.task import ConfigKey, Environment, Flag, Knob, Override, Surface
-
-
-def draft(source, *arguments, files=None, command=("python", "train.py"), **others):
-    texts = {
-        "train.py": textwrap.dedent(source),
-        **{k: textwrap.dedent(v) for k, v in others.items()},
-    }
-    words = (*command, *arguments)
-    contents = {name: text.encode() for name, text in (files or {}).items()}
-    sources = Sources({k: v for k, v in texts.items() if k not in arguments}, "train.py")
-    primary = hydra_files(sources, words, tracked=contents)
-    composed = dict(primary)
-    for file in primary.values():
-        composed |= group_files(file, contents[file], words, tracked=contents)
-    named = config_files_named(words, ".", contents)
-    settings = read_settings(
-        sources, words, texts=texts, configured={name: contents[name] for name in named},
-        composed={prefix: (file, contents[file]) for prefix, file in composed.items()},
-    )  # fmt: skip
-    knobs, constraints = draft_knobs(settings, words, device="none")
-    Surface(editable=(), knobs=knobs, constraints=constraints)
-    return {knob.name: knob for knob in knobs}, constraints
-
+from infrarsi.records.task import ConfigKey, Environment, Flag, Knob, Override
 
 FIELDS = """
     batch_size: int = 4
@@ -109,6 +84,64 @@ def test_fields_of_nested_dataclasses_are_dotted():
     assert constraints == ("batch_size * grad_accum == 8",)
     assert knobs["batch_size"].reach == Flag(flag="--data.batch_size")
     assert knobs["num_workers"].reach == Flag(flag="--data.num_workers")
+
+
+@pytest.mark.parametrize(
+    ("value", "default"),
+    [("Data()", 4), ("Data(batch_size=16)", 16), ("field(default_factory=Data)", 4),
+     ("field(default_factory=lambda: Data(batch_size=16))", 16), ("make_data()", 4),
+     ("Data(**sizes)", None), ("Data(16)", None), ("DATA", None)],
+)  # fmt: skip
+def test_a_nested_class_has_the_values_that_it_is_made_with(value, default):
+    source = NESTED.replace("field(default_factory=Data)", value)
+    knobs, _ = draft(source + "import draccus\ndraccus.parse(Config)")
+    assert (knobs["batch_size"].default if "batch_size" in knobs else None) == default
+
+
+def test_a_field_that_a_subclass_declares_again_has_its_default():
+    source = NESTED + "@dataclass\nclass More(Data):\n    batch_size: int = 12\n"
+    knobs, constraints = draft(
+        source.replace("data: Data = field(default_factory=Data)", "data: More = More()")
+        + "import draccus\ndraccus.parse(Config)"
+    )
+    assert constraints == ("batch_size * grad_accum == 12",)
+    assert knobs["batch_size"].reach == Flag(flag="--data.batch_size")
+
+
+def test_a_field_without_a_default_counts_where_the_command_gives_it():
+    source = """
+        from dataclasses import dataclass
+        import pyrallis
+        @dataclass
+        class Config:
+            batch_size: int
+            grad_accum: int = ACCUM
+        pyrallis.parse(Config)
+    """
+    assert draft(source, "--batch_size", "4") == ({}, ())
+    _, constraints = draft(source, "--batch_size", "4", "--grad_accum=2")
+    assert constraints == ("batch_size * grad_accum == 8",)
+
+
+def test_set_defaults_counts_and_two_declarations_that_differ_do_not():
+    source = """
+        import argparse
+        p = argparse.ArgumentParser()
+        p.add_argument("--batch-size", type=int, default=8)
+        p.add_argument("--grad-accum", type=int, default=1)
+        p.add_argument("--compile", action="store_true")
+        p.set_defaults(batch_size=4)
+    """
+    knobs, constraints = draft(source)
+    assert constraints == ("batch_size * grad_accum == 4",)
+    assert set(knobs) == {"batch_size", "grad_accum", "compile"}
+    other = """
+        import argparse
+        q = argparse.ArgumentParser()
+        q.add_argument("--grad-accum", type=int, default=32)
+    """
+    knobs, constraints = draft("import other\n" + textwrap.dedent(source), **{"other.py": other})
+    assert (set(knobs), constraints) == ({"compile"}, ())
 
 
 def test_tyro_types_dashes_and_negates_within_the_table():
@@ -268,93 +301,6 @@ def test_a_switch_that_takes_text_is_typed_with_its_value():
     knobs, _ = draft(ARGPARSE, "--compile", "yes")
     assert knobs["compile"].default is True
     assert "log_every" not in knobs
-
-
-YAML = """\
-train:
-  batch_size: 4   # rows
-  grad_accum: 2
-  compile: false
-eval:
-  batch_size: 16
-  compile: true
-data: &d {num_workers: 2}
-"""
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        ("--config", "conf.yaml"),
-        ("--config=conf.yaml",),
-        ("conf.yaml",),
-        ("--config_file", "conf.yaml"),
-    ],
-)
-def test_keys_of_a_configuration_file_in_the_command_are_knobs(said):
-    knobs, constraints = draft(ARGPARSE, *said, files={"conf.yaml": YAML})
-    assert knobs["batch_size"].reach == ConfigKey(file="conf.yaml", key="train.batch_size")
-    assert knobs["batch_size"].default == 4
-    assert knobs["compile"].reach == ConfigKey(file="conf.yaml", key="train.compile")
-    assert knobs["num_workers"].reach == ConfigKey(file="conf.yaml", key="data.num_workers")
-    assert constraints == ("batch_size * grad_accum == 8",)
-
-
-def test_a_flag_in_the_command_goes_before_the_file_and_the_file_before_a_flags_default():
-    knobs, constraints = draft(
-        ARGPARSE, "--config", "conf.yaml", "-b", "2", files={"conf.yaml": YAML}
-    )
-    assert knobs["batch_size"].reach == Flag(flag="-b")
-    assert constraints == ("batch_size * grad_accum == 4",)
-    assert knobs["grad_accum"].reach == ConfigKey(file="conf.yaml", key="train.grad_accum")
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [("c.toml", "[training]\nlocal_batch_size = 4\ngradient_accumulation_steps = 2\n"),
-     ("c.json", '{"train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2,'
-                ' "train_batch_size": 8}')],
-)  # fmt: skip
-def test_toml_and_json_too_and_of_two_batch_sizes_the_micro_batch(name, text):
-    knobs, constraints = draft("", name, files={name: text})
-    assert len(constraints) == 1
-    assert constraints[0].endswith("* gradient_accumulation_steps == 8")
-    assert all(isinstance(knob.reach, ConfigKey) for knob in knobs.values())
-
-
-def test_a_launchers_own_file_is_not_the_programs():
-    command = ("accelerate", "launch", "--config_file", "a.yaml", "train.py")
-    assert draft("", command=command, files={"a.yaml": "compile: true\n"}) == ({}, ())
-
-
-def test_files_that_cannot_be_read_give_nothing():
-    assert draft("", "a.yaml", files={"a.yaml": "a: [\n"}) == ({}, ())
-    assert draft("", "a.json", files={"a.json": "{"}) == ({}, ())
-    assert draft("", "gone.yaml") == ({}, ())
-
-
-HYDRA = """
-import hydra
-@hydra.main(version_base=None, config_path="conf", config_name="config")
-def main(cfg): ...
-"""
-
-
-def test_what_hydra_composes_is_set_by_overrides():
-    files = {
-        "conf/config.yaml": "defaults:\n  - train: fast\n  - _self_\ncompile: false\n",
-        "conf/train/fast.yaml": "micro_batch: 4\ngrad_accum: 2\n",
-        "conf/train/slow.yaml": "micro_batch: 1\ngrad_accum: 8\n",
-    }
-    knobs, constraints = draft(HYDRA, files=files)
-    assert knobs["compile"].reach == Override(key="compile")
-    assert knobs["micro_batch"].reach == Override(key="train.micro_batch")
-    assert constraints == ("micro_batch * grad_accum == 8",)
-    knobs, constraints = draft(HYDRA, "train=slow", "train.micro_batch=2", files=files)
-    assert (knobs["micro_batch"].default, knobs["grad_accum"].default) == (2, 8)
-    assert constraints == ("micro_batch * grad_accum == 16",)
-    knobs, _ = draft(HYDRA, "--config-name", "other", files={"conf/other.yaml": "compile: true\n"})
-    assert knobs["compile"].default is True
 
 
 def test_a_variable_of_the_environment_gives_the_default():

@@ -26,6 +26,9 @@ FILES = {
     "def main(cfg): ...\n",
     "conf/main.yaml": "defaults:\n  - optim: adam\nbatch_size: 8\ngrad_accum: 1\n",
     "conf/optim/adam.yaml": "# @package _global_\ncompile: true\n",
+    "default.py": "import argparse\np = argparse.ArgumentParser()\n"
+    "p.add_argument('--config', default='conf/small.toml')\n",
+    "conf/small.toml": "micro_batch = 4\ngrad_accum = 2\n",
     "nano.py": "batch_size = 4\ngradient_accumulation_steps = 2\n"
     "exec(open('configurator.py').read())\n",
     "configurator.py": "import sys\n", "config/big.py": "batch_size = 16\n",
@@ -79,6 +82,13 @@ def test_keys_of_a_file_that_the_command_names_are_knobs_that_can_be_set(reposit
     check_reference(task, program.configured)
     turned = invocation_of(task, {"batch_size": 3, "grad_accum": 2}, program.configured)
     assert turned.files[name].decode() == "# sizes\r\ntrain: {batch_size: 3, grad_accum: 2}\r\n"
+
+
+def test_a_file_that_a_flag_names_by_default_counts_unless_the_command_names_another(repository):
+    _, _, knobs = drafted(repository, "python", "default.py")
+    assert knobs["micro_batch"].reach == ConfigKey(file="conf/small.toml", key="micro_batch")
+    _, program, _ = drafted(repository, "python", "default.py", "--config", "conf/main.yaml")
+    assert set(program.configured) == {"conf/main.yaml"}
 
 
 def test_a_file_is_found_from_the_folder_that_the_command_runs_in(repository):
