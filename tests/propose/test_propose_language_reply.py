@@ -30,6 +30,8 @@ REPLY = json.dumps({"ideas": [IDEA], "settings": []})
         json.dumps(IDEA),
         json.dumps({"answer": {"ideas": [IDEA]}}),
         json.dumps({"reply": REPLY}),
+        json.dumps({"ideas": json.dumps([IDEA])}),
+        json.dumps({"ideas": [json.dumps(IDEA)]}),
         REPLY.replace('"b"', '"b\nc"'),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -141,7 +142,8 @@ def _each(
 ) -> tuple[list[_Item], list[DeclinedIdea]]:
     if given is None:
         return [], []
-    items = given if isinstance(given, list) else [given]
+    given = _unwrapped(given)
+    items = [_unwrapped(each) for each in (given if isinstance(given, list) else [given])]
     read, declined = [], []
     for number, item in enumerate(items, start=1):
         name = item.get("name") if isinstance(item, dict) else None
@@ -160,6 +162,14 @@ def _each(
         except ValidationError as error:
             declined.append(DeclinedIdea(name=name, because=_in_words(error)))
     return read, declined
+
+
+def _unwrapped(value: Any) -> Any:
+    """Read JSON that was written as a string within JSON."""
+    if isinstance(value, str) and value.lstrip()[:1] in {"[", "{"}:
+        with contextlib.suppress(ValueError, RecursionError):
+            return json.loads(value, strict=False)
+    return value
 
 
 def _in_words(error: ValidationError) -> str:
