@@ -29,7 +29,9 @@ class Channel:
         """What the witness said of an exception: ``yes``, ``no`` or ``ambiguous``."""
         self.fault_text: str | None = None
         self.fault_s: float | None = None
-        """When an exception was first told of, by the monotonic clock."""
+        """When an exception of a process that trains was first told of, by the monotonic clock."""
+        self._training: set[object] = set()
+        """The processes that said hello: a helper's end is no end of the training."""
         self._echoed = False
         self.spoke = False
         self.origin_ns = time.monotonic_ns()
@@ -120,6 +122,7 @@ class Channel:
         match kind:
             case "hello":
                 self.world_size = max(self.world_size, _number(event, "world_size"))
+                self._training.add(event.get("pid"))
             case "update":
                 self.ended[rank] = max(self.ended.get(rank, 0), _number(event, "update"))
             case "values":
@@ -135,7 +138,7 @@ class Channel:
             self._echoed = echo
             self.fault_memory = str(event.get("memory", "no"))
             self.fault_text = f"rank {rank}: {text}" if self.world_size > 1 else text
-        if self.fault_s is None:
+        if self.fault_s is None and event.get("pid") in self._training:
             self.fault_s = time.monotonic()
 
 

@@ -81,6 +81,15 @@ def test_an_exception_of_one_rank_ends_a_launch_that_then_hangs(run_program):
     assert not alive(run_program.program)
 
 
+def test_a_helpers_exception_does_not_end_the_training(run_program):
+    source = (
+        "channel = connect()\nsay(channel, kind='hello', world_size=1)\n"
+        "say(channel, kind='fault', pid=1, type='OSError', message='no such tool', phase='start')\n"
+        "updates(channel, 1, 1000, pause=0.1)\n"
+    )
+    assert run_program(source, fault_grace_s=0.2).outcome is Outcome.OK
+
+
 def test_a_rank_that_hangs_after_an_error_is_ended_at_the_deadline_with_its_words(run_program):
     work = (
         "def work(rank, channel):\n"
