@@ -25,7 +25,7 @@ def test_a_launchers_frame_does_not_hide_the_ranks_exception():
         "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
         "============================================================\n"
     )
-    assert last_words(log) == "[rank1]: ValueError: vocabulary of 7 is not divisible by 2"
+    assert last_words(log) == "rank 1: ValueError: vocabulary of 7 is not divisible by 2"
 
 
 def test_a_silent_program_is_said_to_be_one():
