@@ -110,7 +110,7 @@ def walk_through(seen: Seen) -> None:
             "init": ["init", "--python", python, "--", "python", "train.py"],
             "lock": ["init", "--relock"],
             "doctor": ["doctor"],
-            "run": ["run", "--max-trials", "1"],
+            "run": ["run", "--max-trials", "2"],
         }
         for name, arguments in steps.items():
             if name == "lock":
@@ -142,11 +142,12 @@ def read_ledger(seen: Seen, root: Path) -> None:
     history = History.of(workspace.ledger.events)
     first = next(trial for trial in history.trials.values() if trial.purpose == "baseline")
     seen.evidence = evidence_of(workspace, first)
-    if history.screenings:
-        screening = history.screenings[0]
+    words = []
+    for screening in history.screenings:
         verdict = screening.verdict.ruling if screening.verdict else screening.trial.reason
         changed = ", ".join(screening.trial.candidate.patches) or "settings"
-        seen.screened = f"{changed}: {screening.trial.outcome}, {verdict}"
+        words.append(f"{changed}: {screening.trial.outcome}, {verdict}")
+    seen.screened = "; ".join(words) or "none"
 
 
 def compare_compiled(python: Path) -> str:
