@@ -61,7 +61,6 @@ def train(*, ragged=False, attention="eager", **flags):
 
 
 if __name__ == "__main__":
-    train()  # so that the forks find imported what a first training imports
     for name, options in json.loads(sys.argv[1]).items():
         child = os.fork()
         if child == 0:
