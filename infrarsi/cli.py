@@ -163,9 +163,10 @@ def run(
     from rich.console import Console
 
     from infrarsi.render.live import SearchView
+    from infrarsi.stages.expect import expect
     from infrarsi.stages.forecast import forecast_lines
-    from infrarsi.stages.run import expect, run_in_short, run_search
-    from infrarsi.stages.status import outcome_in_words
+    from infrarsi.stages.run import run_search
+    from infrarsi.stages.status import outcome_in_words, search_in_short
     from infrarsi.stages.view import SearchWatcher
     from infrarsi.stages.workspace import open_workspace, read_workspace
 
@@ -190,7 +191,7 @@ def run(
             watcher = SearchWatcher(workspace, view)
             history = run_search(workspace, view=watcher, typed_url=base_url)
     if as_json:
-        _print_json(run_in_short(workspace.contract.plan, history))
+        _print_json(search_in_short(workspace.contract.plan, history))
     else:
         _say(outcome_in_words(workspace, history, idle=workspace.ledger.head == seen))
 

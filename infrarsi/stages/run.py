@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Protocol
 
-from infrarsi.errors import UsageError
 from infrarsi.propose.language.consultant import Consultant
-from infrarsi.records.event import Event
-from infrarsi.records.forecast import Forecast
-from infrarsi.records.plan import Plan
 from infrarsi.stages.ask import ask, open_consultant
 from infrarsi.stages.asking import Ask
 from infrarsi.stages.doctor import require_baseline
-from infrarsi.stages.forecast import forecast_lines, forecast_of
+from infrarsi.stages.expect import estimate
 from infrarsi.stages.history import History
 from infrarsi.stages.judging import measured_update_s, screen
 from infrarsi.stages.propose import propose
-from infrarsi.stages.spending import bill, num_screened, refuse_unknown_price, spent_s
+from infrarsi.stages.spending import refuse_unknown_price
 from infrarsi.stages.steps import Choose, Judge, Launch, Step, next_step
 from infrarsi.stages.trial import perform_trial
 from infrarsi.stages.workspace import Workspace
@@ -67,7 +63,7 @@ def run_search(workspace: Workspace, *, view: View, typed_url: str | None = None
     history.fold(workspace.begin("run"))
     if not history.proposed:
         history.fold(workspace.ledger.append("proposed", propose(workspace)))
-    history.fold(_estimate(workspace, history, view))
+    history.fold(estimate(workspace, history, tell=view.say))
     while (step := _next(workspace, history, consultant, now=datetime.now(UTC))) is not None:
         view.begin(step, history)
         perform(workspace, history, step, view, consultant)
@@ -84,52 +80,6 @@ def _next(
 ) -> Step | None:
     may_ask = consultant is not None and consultant.is_ready(len(history.screenings))
     return next_step(workspace.contract, history, may_ask=may_ask, now=now)
-
-
-def expect(workspace: Workspace) -> Forecast:
-    """Give what a search and its confirmation are expected to take, without beginning it.
-
-    Raises
-    ------
-    UsageError
-        The reference was never measured.
-    """
-    history = History.of(workspace.ledger.events)
-    gpus = len(history.machine.accelerators) if history.machine else 0
-    forecast = forecast_of(workspace.contract, history, num_accelerators=gpus)
-    if forecast is None:
-        raise UsageError(
-            "what a search takes is not known: the reference has not been measured yet",
-            hint="measure it with `infrarsi doctor`",
-        )
-    return forecast
-
-
-def _estimate(workspace: Workspace, history: History, view: View) -> Event:
-    """Say what is expected, and record it, so that the report can hold it against what was."""
-    gpus = len(workspace.machine.accelerators)
-    forecast = forecast_of(workspace.contract, history, num_accelerators=gpus)
-    assert forecast is not None, "a search starts with a baseline"
-    for line in forecast_lines(forecast):
-        view.say(line)
-    budget = workspace.contract.plan.budget
-    return workspace.ledger.append(
-        "estimated",
-        {"budget": budget.model_dump(mode="json"), "forecast": forecast.model_dump(mode="json")},
-    )
-
-
-def run_in_short(plan: Plan, history: History) -> dict[str, Any]:
-    """Give what a search came to, for programs: the choice, what was spent, what was expected."""
-    paid = bill(plan, history, command="run")
-    return {
-        "choice": history.choice,
-        "screened": num_screened(history),
-        "spent_s": spent_s(history),
-        "spent_usd": paid.usd,
-        "usd_note": paid.note,
-        "expected": history.here.forecasts[-1][1] if history.here.forecasts else None,
-    }
 
 
 def perform(

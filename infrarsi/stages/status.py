@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from infrarsi.execute.disk import size_of
 from infrarsi.records.effect import KnobEffect
 from infrarsi.records.estimate import Estimate
+from infrarsi.records.plan import Plan
 from infrarsi.render import numbers
 from infrarsi.stages.history import History
 from infrarsi.stages.knob_effects import ignored_knobs, in_words
@@ -164,3 +166,16 @@ def outcome_in_words(workspace: Workspace, history: History, *, idle: bool = Fal
     words = words_of(history.choice.candidate, defaults)
     lines += [f"put forward: {words}", "confirm it with `infrarsi apply`"]
     return "\n".join(lines)
+
+
+def search_in_short(plan: Plan, history: History) -> dict[str, Any]:
+    """Give what a search came to, for programs: the choice, what was spent, what was expected."""
+    paid = bill(plan, history, command="run")
+    return {
+        "choice": history.choice,
+        "screened": num_screened(history),
+        "spent_s": spent_s(history),
+        "spent_usd": paid.usd,
+        "usd_note": paid.note,
+        "expected": history.here.forecasts[-1][1] if history.here.forecasts else None,
+    }
