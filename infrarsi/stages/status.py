@@ -150,7 +150,9 @@ def outcome_in_words(workspace: Workspace, history: History, *, idle: bool = Fal
             f"trials and {numbers.duration(spent_s(history))} are spent; a larger --max-trials, "
             "--max-wall or --max-usd goes on searching"
         )
-    lines += [in_words(each) for each in ignored_knobs(workspace, history)]
+    if ignored := ignored_knobs(workspace, history):
+        names = ", ".join(each.knob for each in ignored)
+        lines.append(f"no visible effect: {names} (`infrarsi status` says what was compared)")
     if not history.screenings:
         lines.append(
             "no trial was made: nothing is worth trying, or the budget is too small for one"
