@@ -6,11 +6,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
 .PHONY: demo test check bench-witness bench-null bench-handmade bench-interpreters bench-examples bench-kills clean
 
-demo: $(READY)
+demo: $(INSTALLED)
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
 
 test: $(READY)
@@ -42,8 +43,13 @@ bench-examples: $(READY)
 bench-kills: $(READY)
 	$(BIN)/python tests/benches/kills.py
 
-$(READY): pyproject.toml constraints.txt
+# What a user installs; and what a developer does besides.
+$(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch]'
+	touch $(INSTALLED)
+
+$(READY): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,dev,examples]'
 	touch $(READY)
 

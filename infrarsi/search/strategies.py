@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeAlias
 
 import numpy as np
@@ -29,7 +31,13 @@ _TRIES_OF_RANDOM = 50
 
 
 def suggest_next(
-    space: Space, observations: Sequence[Observation], *, strategy: str, starts: int, seed: int
+    space: Space,
+    observations: Sequence[Observation],
+    *,
+    strategy: str,
+    starts: int,
+    seed: int,
+    affordable_s: float = math.inf,
 ) -> Suggestion | None:
     """Suggest the next candidate, or ``None`` when nothing worth trying is left.
 
@@ -46,6 +54,9 @@ def suggest_next(
         Number of starting configurations before the search narrows.
     seed
         The same seed and observations give the same suggestion.
+    affordable_s
+        Wall seconds that a trial may take. The strategies with models suggest nothing after
+        the starts that is expected to take longer; the rivals know no cost.
 
     Raises
     ------
@@ -53,8 +64,8 @@ def suggest_next(
         The strategy is unknown, or a constraint cannot be read.
     """
     strategies: dict[str, Strategy] = {
-        "infrarsi": _choose_by_models,
-        "configonly": _choose_by_models,
+        "infrarsi": partial(_choose_by_models, affordable_s=affordable_s),
+        "configonly": partial(_choose_by_models, affordable_s=affordable_s),
         "hillclimb": _choose_by_climbing,
         "random": _choose_at_random,
     }
@@ -79,14 +90,17 @@ def suggest_next(
     )
 
 
-def _choose_by_models(models: Models, starts: int, rng: np.random.Generator) -> Choice:
+def _choose_by_models(
+    models: Models, starts: int, rng: np.random.Generator, *, affordable_s: float
+) -> Choice:
     """Choose starts first, then partners, probes and the most expected gain a second."""
     num_tried = len(models.tried - {models.lattice.reference})
     if num_tried < starts:
         start = start_point(models, num_tried + 1, rng=rng)
         if start is not None:
             return start[0], f"start {num_tried + 1} of {starts}: {start[1]}"
-    scores, most = _worth_trying(models, models.pool(rng))
+    pool = models.pool(rng)
+    scores, most = _worth_trying(models, pool.where(pool.cost_s <= affordable_s))
     partner = partner_point(
         models,
         least_gain=max(_PARTNER_SHARE * most, 2 * NEGLIGIBLE_GAIN),

@@ -17,6 +17,8 @@ from infrarsi.stages.asking import without_sweep
 from infrarsi.stages.history import History
 
 WINNER_ARM = "winner"
+UNMEASURED = "not measured: budget spent"
+SINGLE = "the only part: it adds what the whole does"
 
 
 def space_of(contract: Contract, history: History) -> Space:
@@ -83,6 +85,8 @@ def attribute(contract: Contract, history: History, winner: Candidate) -> tuple[
         ]
         failed = next((t for t in done if t.arm == label and t.outcome is not Outcome.OK), None)
         parts.append(_part(contract, label, rounds, failed))
+    if len(parts) == 1 and parts[0].note == UNMEASURED:
+        return (parts[0].model_copy(update={"note": SINGLE}),)
     return tuple(parts)
 
 
@@ -120,7 +124,7 @@ def _part(
         note = f"without it the launch ends as {failed.outcome}: {failed.reason}"
         return Part(name=label, kind=kind, gain=None, kept=True, note=note)
     if len(rounds) < 2:
-        return Part(name=label, kind=kind, gain=None, kept=True, note="not measured: budget spent")
+        return Part(name=label, kind=kind, gain=None, kept=True, note=UNMEASURED)
     gain = ratio_by_round([without for without, _ in rounds], [whole for _, whole in rounds])
     kept = gain.low > 1 or gain.point >= 1 + contract.task.objective.least_effect
     return Part(name=label, kind=kind, gain=gain, kept=kept)

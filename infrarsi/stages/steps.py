@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeAlias
@@ -17,7 +18,7 @@ from infrarsi.search import ablation_arms, suggest_next
 from infrarsi.stages.asking import Ask, next_ask, next_setting, reason_of
 from infrarsi.stages.history import AGAIN, History
 from infrarsi.stages.measured import REDUCED
-from infrarsi.stages.parts import attribute, next_arm, space_of, without
+from infrarsi.stages.parts import UNMEASURED, attribute, next_arm, space_of, without
 from infrarsi.stages.spending import Purse, num_screened, purse_of, spent_s
 from infrarsi.stages.trial import Request
 
@@ -143,6 +144,7 @@ def _screen(contract: Contract, history: History, purse: Purse) -> Launch | None
     suggestion = suggest_next(
         space_of(contract, history), history.observations(), strategy=plan.strategy,
         starts=plan.starts, seed=plan.seed,
+        affordable_s=(purse.left_s - _reserved_s(contract, history, purse)) / purse.overhead,
     )  # fmt: skip
     if suggestion is None:
         left = next_setting(plan, history, is_last_resort=True)
@@ -238,7 +240,7 @@ def _choose(contract: Contract, history: History, purse: Purse) -> Step | None:
     parts, budget = attribute(contract, history, winner), _budget(contract, history)
     reduced = without(contract, history, winner, [part for part in parts if not part.kept])
     if reduced == winner:
-        return Choose(winner, parts, "every part of it adds something", winner, budget)
+        return Choose(winner, parts, _whole_in_words(parts), winner, budget)
     judged = [each for each in history.screenings if each.trial.candidate == reduced]
     if judged and judged[-1] in history.accepted():
         return Choose(reduced, parts, REDUCED, winner, budget)
@@ -247,6 +249,15 @@ def _choose(contract: Contract, history: History, purse: Purse) -> Step | None:
     kept = tuple(part.model_copy(update={"kept": True}) for part in parts)
     why = "was not accepted" if judged else "could not be tried, the budget being spent"
     return Choose(winner, kept, f"whole: without its small parts it {why}", winner, budget)
+
+
+def _whole_in_words(parts: Sequence[Part]) -> str:
+    """Say why nothing was taken out of a winner."""
+    if len(parts) == 1:
+        return "it has a single part"
+    if any(part.note == UNMEASURED for part in parts):
+        return "whole: the budget ended before what each part adds was measured"
+    return "every part of it adds something"
 
 
 def _budget(contract: Contract, history: History) -> Budget:

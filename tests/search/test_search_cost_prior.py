@@ -1,9 +1,11 @@
 """A patch that is thought to compile for long is left to a probe, and its true cost is learnt."""
 
 import numpy as np
+import pytest
 
 from infrarsi.records.candidate import Candidate, Edit, Effect, Patch
 from infrarsi.records.history import Observation, Space
+from infrarsi.records.task import Environment, Knob
 from infrarsi.search import suggest_next
 from infrarsi.search.cost import CostModel
 from infrarsi.search.lattice import Lattice
@@ -47,3 +49,21 @@ def test_the_cost_is_believed_before_it_is_measured_and_learnt_after():
     assert expected([reference], ["sdpa"]) < 15.0
     cheap = [reference, *[seen(["compile"], 12.0)] * 6]
     assert expected(cheap, ["compile"]) < 20.0
+
+
+@pytest.mark.parametrize("strategy", ["infrarsi", "configonly"])
+def test_nothing_is_suggested_that_takes_longer_than_can_be_afforded(strategy):
+    knobs = (Knob(name="k", reach=Environment(variable="K"), values=(0, 1), default=0),)
+    space = SPACE.model_copy(update={"knobs": knobs if strategy == "configonly" else ()})
+    zero = {"k": 0} if strategy == "configonly" else {}
+    known = [
+        each.model_copy(update={"candidate": Candidate.of(zero, each.candidate.patches)})
+        for each in (seen([], 10.0), seen(["sdpa"], 10.0, update_s=0.08))
+    ]
+    free = suggest_next(space, known, strategy=strategy, starts=0, seed=0)
+    dear = 40.0 if strategy == "infrarsi" else 5.0
+    assert free is not None
+    assert free.prediction.cost_s > dear
+    assert (
+        suggest_next(space, known, strategy=strategy, starts=0, seed=0, affordable_s=dear) is None
+    )

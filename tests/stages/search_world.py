@@ -82,7 +82,7 @@ def fits(candidate):
 class World:
     """Performs steps as the hands would, on a truth table, by a clock of its own."""
 
-    def __init__(self, contract, *, machine_=None, judge_s=0.0, choose_s=0.0):
+    def __init__(self, contract, *, patches=PATCHES, machine_=None, judge_s=0.0, choose_s=0.0):
         self.contract = contract
         self.events = []
         self._folded = History()
@@ -93,7 +93,7 @@ class World:
         self.append("locked", lock.model_dump(mode="json"))
         self.measure(machine_ or machine())
         self.append("proposed", {
-            "patches": [p.model_dump(mode="json") for p in PATCHES], "declined": [],
+            "patches": [p.model_dump(mode="json") for p in patches], "declined": [],
             "incompatible": [],
         })  # fmt: skip
 

@@ -3,13 +3,14 @@
 import math
 
 import pytest
-from search_world import World, contract, fits
+from search_world import PATCHES, World, contract, fits, patch
 
 from infrarsi.records.base import canonical_json
 from infrarsi.records.trial import Outcome
 from infrarsi.records.verdict import Finding, Ruling, Verdict
 from infrarsi.stages.history import History
 from infrarsi.stages.measured import REDUCED
+from infrarsi.stages.parts import UNMEASURED
 from infrarsi.stages.steps import Launch, next_step
 
 
@@ -57,6 +58,27 @@ def test_the_budget_of_wall_time_is_kept_within_the_launch_in_flight():
     history = world.run()
     spent = sum(t.wall_s for t in history.trials.values() if t.purpose in {"screen", "ablation"})
     assert spent <= 42.0 + 2 * 5.0
+
+
+def test_a_winner_that_was_not_taken_apart_is_not_said_to_be_needed_whole():
+    for seconds in (22.0, 32.0, 42.0):
+        choice = World(contract(max_wall_s=seconds)).run().choice
+        if choice and any(part.note == UNMEASURED for part in choice.parts):
+            assert "the budget ended before" in choice.reason
+            return
+    pytest.fail("no budget was too small for the ablation")
+
+
+def test_a_launch_that_would_outlast_the_search_is_not_begun():
+    compiled = patch("compile", time=-0.6).model_copy(update={"cold_start_s": 120.0})
+
+    def tried(max_wall_s):
+        history = World(contract(max_wall_s=max_wall_s), patches=[*PATCHES, compiled]).run()
+        return {name for each in history.screenings for name in each.trial.candidate.patches}
+
+    assert "compile" in tried(2000.0)
+    assert "compile" not in tried(60.0)
+    assert tried(60.0)
 
 
 def test_a_search_stopped_anywhere_goes_on_the_same():
