@@ -41,8 +41,8 @@ class Scores:
         Log improvement of the posterior mean over the best so far; may be negative.
     p_fits, p_accepted
         Probabilities of fitting, and of being neither refused nor crashing.
-    cost_s
-        Expected wall seconds of the trial.
+    cost_s, at_most_s
+        Wall seconds of the trial: expected, and what it stays under five times in six.
     """
 
     points: Ints
@@ -51,6 +51,7 @@ class Scores:
     p_fits: Floats
     p_accepted: Floats
     cost_s: Floats
+    at_most_s: Floats
 
     @property
     def chance(self) -> Floats:
@@ -71,6 +72,7 @@ class Scores:
             self.p_fits[mask],
             self.p_accepted[mask],
             self.cost_s[mask],
+            self.at_most_s[mask],
         )
 
     def point(self, index: int) -> Point:
@@ -115,6 +117,7 @@ class Models:
             p_fits=p_fits,
             p_accepted=self.acceptance.p_accepted(points),
             cost_s=self.cost.expected(points, p_fits),
+            at_most_s=self.cost.at_most(points, p_fits),
         )
 
     def predict(self, point: Point) -> Prediction:

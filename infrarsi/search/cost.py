@@ -40,6 +40,7 @@ class CostModel:
         spread = np.full(design.shape[1], _EFFECT_SD)
         precision = design.T @ design / _NOISE_SD**2 + np.diag(1 / spread**2)
         self._slopes = prior + np.linalg.solve(precision, design.T @ target / _NOISE_SD**2)
+        self._covariance = np.linalg.inv(precision)
         ooms = [self._log_ratio(each.cost_s) for _, each in seen if each.status == "oom"]
         self._oom = float(np.mean([float(np.log(_OOM_SHARE)), *ooms]))
 
@@ -48,6 +49,15 @@ class CostModel:
         log_ratio = np.clip(self._design(points) @ self._slopes, -_FARTHEST, _FARTHEST)
         whole, cut = np.exp(log_ratio), np.exp(self._oom)
         return np.asarray(self._default * (p_fits * whole + (1 - p_fits) * cut))
+
+    def at_most(self, points: Ints, p_fits: Floats) -> Floats:
+        """Give the wall seconds that five trials in six stay under, shape ``(m,)``.
+
+        What was never tried may take far longer than is thought: that is in the slopes' spread.
+        """
+        design = self._design(points)
+        variance = ((design @ self._covariance) * design).sum(axis=1)
+        return self.expected(points, p_fits) * np.exp(np.sqrt(variance))
 
     def _log_ratio(self, cost_s: float) -> float:
         ratio = max(cost_s, 0.0) / self._default

@@ -56,7 +56,7 @@ def suggest_next(
         The same seed and observations give the same suggestion.
     affordable_s
         Wall seconds that a trial may take. The strategies with models suggest nothing after
-        the starts that is expected to take longer; the rivals know no cost.
+        the starts that is likely to take longer; the rivals know no cost.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def _choose_by_models(
         if start is not None:
             return start[0], f"start {num_tried + 1} of {starts}: {start[1]}"
     pool = models.pool(rng)
-    scores, most = _worth_trying(models, pool.where(pool.cost_s <= affordable_s))
+    scores, most = _worth_trying(models, pool.where(pool.at_most_s <= affordable_s))
     partner = partner_point(
         models,
         least_gain=max(_PARTNER_SHARE * most, 2 * NEGLIGIBLE_GAIN),

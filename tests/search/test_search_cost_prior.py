@@ -67,3 +67,13 @@ def test_nothing_is_suggested_that_takes_longer_than_can_be_afforded(strategy):
     assert (
         suggest_next(space, known, strategy=strategy, starts=0, seed=0, affordable_s=dear) is None
     )
+
+
+def test_what_was_never_tried_may_take_longer_than_what_was():
+    lattice = Lattice(SPACE)
+    rows = [(lattice.point_of(each.candidate), each) for each in [seen(["sdpa"], 10.0)] * 4]
+    model = CostModel(lattice, rows)
+    points = np.array([lattice.point_of(Candidate.of({}, [name])) for name in ("sdpa", "compile")])
+    margin = model.at_most(points, np.ones(2)) / model.expected(points, np.ones(2))
+    assert margin[0] < 1.2
+    assert margin[1] > 1.5
