@@ -57,7 +57,7 @@ class CostModel:
         """
         design = self._design(points)
         variance = ((design @ self._covariance) * design).sum(axis=1)
-        return self.expected(points, p_fits) * np.exp(np.sqrt(variance))
+        return np.asarray(self.expected(points, p_fits) * np.exp(np.sqrt(variance)))
 
     def _log_ratio(self, cost_s: float) -> float:
         ratio = max(cost_s, 0.0) / self._default
