@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -26,24 +26,32 @@ class Session:
 
     command: str
     memory: str
-    max_wall: str = "6m"
-    blocks: int = 5
+    max_wall: str = "4m"
+    blocks: int = 4
     before: tuple[str, ...] = ()
     """Commands of the example's own README that come first."""
-    init: tuple[str, ...] = field(default=())
+    init: tuple[str, ...] = ()
 
+
+WINDOW = ("--warmup-updates", "4", "--measured-updates", "12")
 
 SESSIONS = {
-    "tiny_moe": Session("python train.py --config config/base.yaml", "1GB"),
+    "tiny_moe": Session(
+        "python train.py --config config/base.yaml", "1GB", before=("python data.py",), init=WINDOW
+    ),
     "hf_trainer": Session(
         "python train.py --output_dir out --max_steps 500 --per_device_train_batch_size 2"
         " --gradient_accumulation_steps 2 --gradient_checkpointing True --optim adamw_torch"
         " --learning_rate 2e-3 --lr_scheduler_type cosine --warmup_steps 20 --weight_decay 0.1"
         " --logging_steps 1 --save_strategy no --report_to none",
         "2GB",
+        init=WINDOW,
     ),
     "ddp_gpt": Session(
-        "torchrun --standalone --nproc_per_node=2 train.py", "1GB", before=("python prepare.py",)
+        "torchrun --standalone --nproc_per_node=2 train.py",
+        "1GB",
+        before=("python prepare.py",),
+        init=WINDOW,
     ),
 }
 

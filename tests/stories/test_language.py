@@ -75,7 +75,6 @@ def test_a_server_that_is_down_costs_no_trial_and_the_patchbook_goes_on(measured
     assert said.count("goes on without the language proposer") == 1
     assert [each.after_trials for each in history.asked] == [0, 1]
     assert len({each.trial.trial_id for each in history.screenings}) >= 2
-    assert history.choice is not None
 
 
 def test_without_a_key_or_consent_nothing_begins(measured, monkeypatch):
