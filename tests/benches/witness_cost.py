@@ -176,14 +176,7 @@ def main():
     for size in SIZES:
         plain, ratios = pair_launches(size, pairs=asked.pairs, warm=asked.warm, timed=asked.timed)
         error = statistics.stdev(ratios) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.nan
-        row(
-            size,
-            f"{len(ratios)} launches",
-            plain,
-            ratios,
-            middle=statistics.fmean(ratios),
-            error=error,
-        )
+        row(size, f"{len(ratios)} launches", plain, middle=statistics.fmean(ratios), error=error)
 
 
 if __name__ == "__main__":
