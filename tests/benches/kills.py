@@ -67,6 +67,7 @@ def stop_at_random(name: str, moments: int, chance: random.Random) -> str:
         for _ in range(share[stage]):
             stops[stage] += stopped(place, command, chance)
             read_ledger(place / ".infrarsi")
+            assert not processes_of(place, within_s=20.0), "a process outlived its command"
             infrarsi(place, "status")
         infrarsi(place, *command, codes=(0, 2, 4, 5) if stage == "apply" else (0,))
     infrarsi(place, "report")
@@ -126,11 +127,27 @@ def check_counts(history: History) -> None:
     assert len(set(judged)) == len(judged), "a trial was judged twice"
 
 
+def processes_of(place: Path, *, within_s: float) -> list[str]:
+    """Give the processes that work in a place or name it, if they do not end in time."""
+    end = time.monotonic() + within_s
+    while True:
+        found = [each for each in map(described, Path("/proc").glob("[0-9]*")) if str(place) in each]
+        if not found or time.monotonic() >= end:
+            return found
+        time.sleep(0.5)
+
+
+def described(process: Path) -> str:
+    """Give a process's folder and command line; nothing where it has just ended."""
+    try:
+        return f"{(process / 'cwd').readlink()} {(process / 'cmdline').read_text()}"
+    except OSError:
+        return ""
+
+
 def left_over(place: Path, *, promoted: bool) -> list[str]:
     """Name what should not be there any more."""
-    found = []
-    processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
-    found += [f"process {line}" for line in processes.stdout.splitlines() if str(place) in line]
+    found = [f"process {line}" for line in processes_of(place, within_s=0.0)]
     git = ["git", "-C", str(place)]
     worktrees = subprocess.run(
         [*git, "worktree", "list"], capture_output=True, text=True, check=True
