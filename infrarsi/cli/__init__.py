@@ -1,0 +1,48 @@
+"""The front door: parse, call one stage, show what it gives, map errors to exit codes.
+
+The commands stand in modules by what they do: those that measure, that promote, that look.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from infrarsi.cli.looking import report, status
+from infrarsi.cli.measuring import doctor, init, run
+from infrarsi.cli.options import parse_bytes, parse_seconds
+from infrarsi.cli.promoting import apply
+from infrarsi.errors import InfraRSIError
+
+__all__ = ["app", "main", "parse_bytes", "parse_seconds"]
+
+app = typer.Typer(
+    name="infrarsi",
+    help="Train the same model on the same data faster, and prove it.\n\n"
+    "init -> doctor -> run -> report -> apply",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_COMMANDS: tuple[Callable[..., None], ...] = (doctor, run, status, report, apply)
+"""In the order in which the help lists them, after ``init``."""
+
+app.command(context_settings={"allow_interspersed_args": False})(init)
+for _command in _COMMANDS:
+    app.command()(_command)
+
+
+def main() -> None:
+    """Run the command line, and end with a documented exit code."""
+    try:
+        app()
+    except InfraRSIError as error:
+        print(f"infrarsi: {error}\n  -> {error.hint}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        print("infrarsi: stopped; the same command goes on where it was", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,41 @@
+"""The commands that look, and change nothing: status and report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from infrarsi.cli.options import AsJson, Where
+from infrarsi.cli.saying import draw, print_json
+
+
+def status(directory: Where = Path(), as_json: AsJson = False) -> None:
+    """Say where a search stands, while it runs or after."""
+    from infrarsi.stages.status import read_status, status_in_words
+    from infrarsi.stages.workspace import read_workspace
+
+    found = read_status(read_workspace(directory))
+    if as_json:
+        print_json(found)
+    else:
+        print("\n".join(status_in_words(found)))
+
+
+def report(
+    directory: Where = Path(),
+    output: Annotated[Path | None, typer.Option("-o", help="Folder to write to.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write report.html, report.md and report.json."""
+    from infrarsi.render.console import verdict_panel
+    from infrarsi.stages.report import write_report
+    from infrarsi.stages.workspace import read_workspace
+
+    written, files = write_report(read_workspace(directory), output)
+    if as_json:
+        print_json(written)
+    else:
+        draw(verdict_panel(written))
+        print(f"written: {files.html}, {files.markdown.name}, {files.json.name}")
