@@ -21,7 +21,7 @@ from pathlib import Path
 
 import yaml
 
-from examples import SESSIONS, Session, check_out
+from examples import SESSIONS, Session, check_out, say
 from infrarsi.records.trial import Outcome
 from infrarsi.stages.history import History
 from infrarsi.store.ledger import read_ledger
@@ -50,7 +50,7 @@ def stop_at_random(name: str, moments: int, chance: random.Random) -> str:
     place = check_out(name)
     session = SESSIONS[name]
     for command in session.before:
-        subprocess.run(command.split(), cwd=place, check=True, stdout=sys.stderr)
+        say(place, command.split())
     infrarsi(
         place, "init", "--memory", session.memory, *session.init, "--", *session.command.split()
     )

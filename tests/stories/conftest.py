@@ -1,5 +1,6 @@
 """A user's repository, and the command line as the user types it."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -53,6 +54,15 @@ class User:
         self.git("add", "-A")
         self.git("commit", "-qm", "first", "--allow-empty")
 
+    def leaves_nothing(self):
+        """Look for a process, a worktree or a scratch folder of ours: there must be none."""
+        listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+        assert [line for line in listed.stdout.splitlines() if str(self.root) in line] == []
+        assert len(self.git("worktree", "list").splitlines()) == 1
+        for folder in ("trees", "scratch"):
+            place = self.root / ".infrarsi" / folder
+            assert not place.exists() or list(place.iterdir()) == []
+
     def edit_contract(self, change):
         place = self.root / "infrarsi.yaml"
         loaded = yaml.safe_load(place.read_text())
@@ -84,7 +94,7 @@ def user(tmp_path):
     return make_user(tmp_path / "mein größtes training")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def owner_of():
     """A function from a place and a program's folder to a user who has committed it there."""
     return make_user
@@ -138,3 +148,30 @@ def either_tier(request):
     if request.param == "uncontained":
         request.getfixturevalue("uncontained")
     return request.param
+
+
+@pytest.fixture(scope="session")
+def promotion_template(tmp_path_factory):
+    """A repository with a true promotion on a branch, to be copied; made once for all workers."""
+    from promotions import make_promotion
+
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    with (shared / "promotion.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        place = shared / "promotion"
+        if not (place / "done").exists():
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            make_promotion(place)
+            (place / "done").touch()
+    return place / "training"
+
+
+@pytest.fixture
+def pull(promotion_template, tmp_path):
+    """A pull request with a true promotion."""
+    from promotions import copied
+
+    return copied(promotion_template, tmp_path)
