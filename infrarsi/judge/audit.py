@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
+from functools import lru_cache
 
 from infrarsi.judge import audit_rules as rules
 from infrarsi.judge.facts import ChangedFile
@@ -107,14 +108,16 @@ def _new_uses(file: ChangedFile) -> list[Use]:
     return found
 
 
-def _uses(path: str, text: str) -> list[Use]:
+@lru_cache(maxsize=1024)
+def _uses(path: str, text: str) -> tuple[Use, ...]:
+    """Read a text; the same patches come again in candidate after candidate."""
     if path.endswith((".py", ".pyi")):
         found = uses_in_python(text)
         if found is not None:
-            return [*found, *_words_to_reviewers(text)]
+            return (*found, *_words_to_reviewers(text))
     if path.endswith(_PROSE):
-        return _words_to_reviewers(text)
-    return [*_words(text, is_python=path.endswith(".py")), *_words_to_reviewers(text)]
+        return tuple(_words_to_reviewers(text))
+    return (*_words(text, is_python=path.endswith(".py")), *_words_to_reviewers(text))
 
 
 def _words(text: str, *, is_python: bool) -> list[Use]:

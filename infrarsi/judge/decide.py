@@ -11,15 +11,13 @@ from infrarsi.judge.findings import fails, gather, join, passes, soften, unsure
 from infrarsi.judge.integrity import judge_channel, judge_integrity
 from infrarsi.judge.numerics import judge_numerics
 from infrarsi.judge.precision import judge_precision
+from infrarsi.judge.rules import RULES
 from infrarsi.judge.slope import judge_cold_start, judge_slope, judge_tails
 from infrarsi.judge.speedup import alpha_for_attempt, confirm_speedup
 from infrarsi.judge.timing import judge_timing, steady_update_s, tail_of
 from infrarsi.judge.workload import judge_presence, judge_workload
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.verdict import Finding, Layer, Verdict
-
-RULES = 2
-"""Version of the rules. Raise it whenever a stored trial might be judged otherwise."""
 
 _REFERENCE_DRIFT = 1.5
 """A reference slower than its own baseline by this factor is not the reference any more."""
@@ -173,7 +171,8 @@ def _judge_speedup(
     threshold = acceptance_threshold(confirmation)
     words = (
         f"the speedup is {speedup.point:.4f} ({speedup.low:.4f} to {speedup.high:.4f} at "
-        f"{speedup.level:.2%}, {len(confirmation.blocks)} blocks); it must exceed {threshold:.4f}"
+        f"{speedup.level:.2%}, {len(confirmation.blocks)} blocks); its lower bound must exceed "
+        f"{threshold:.4f}: 1 plus {_what_sets_it(confirmation)}"
     )
     if speedup.low > threshold:
         finding = passes("timing", "speedup", words)
@@ -184,6 +183,14 @@ def _judge_speedup(
             "timing", "speedup", words, hint="plan more blocks, or accept a smaller least effect"
         )
     return [finding, *_judge_arms(confirmation, winners, references)]
+
+
+def _what_sets_it(confirmation: Confirmation) -> str:
+    """Say where the threshold came from."""
+    least, bias = confirmation.task.objective.least_effect, abs(confirmation.baseline.bias)
+    if bias > least:
+        return f"the bias of {bias:.2%} that doctor measured between equal launches"
+    return f"the contract's least effect of {least:.2%}"
 
 
 def _judge_arms(
@@ -218,7 +225,9 @@ def _judge_arms(
         findings.append(
             unsure(
                 "timing", "reference_rate",
-                f"the reference took {theirs:.4g} s an update, its baseline {measured:.4g} s",
+                f"over the window the reference took {theirs:.4g} s an update, "
+                f"{theirs / measured:.2f} times the {measured:.4g} s that doctor measured; up to "
+                f"{_REFERENCE_DRIFT:g} times are allowed",
                 hint="the machine changed, or something held the reference back: run doctor again",
             )
         )  # fmt: skip

@@ -57,10 +57,14 @@ def judge_channel(case: Case) -> list[Finding]:
     The witness numbers its updates and says the values of each once; a program that writes
     to the channel itself, or says an update twice, leaves events that do not fit.
     """
-    odd = case.candidate.evidence.malformed
+    evidence = case.candidate.evidence
+    odd = evidence.malformed
     if odd == 0:
         return [passes(_LAYER, "channel", "every line on the witness's channel was an event")]
-    reason = f"{odd} lines on the witness's channel were no events of the witness, or repeated one"
+    reason = (
+        f"{odd} lines on the witness's channel, of a launch of {len(evidence.updates)} updates, "
+        "were no events of the witness, or repeated one; none is allowed, and one may be torn"
+    )
     if odd == 1:
         hint = "run the trial again; if it recurs, the program writes to the channel"
         return [unsure(_LAYER, "channel", reason, hint=hint)]
@@ -77,7 +81,14 @@ def _judge_protected(source: SourceFacts) -> Finding:
     changed = [path for path in sorted(before) if after.get(path) != before[path]]
     added = sorted(set(after) - set(before))
     if changed or added:
-        return fails(_LAYER, "protected", f"protected files differ: {_some(changed + added)}")
+        told = [
+            f"{path} ({before[path][:12]} -> {after.get(path, 'gone')[:12]})" for path in changed
+        ]
+        return fails(
+            _LAYER, "protected",
+            "files that must be the same before and after the launch differ (SHA-256 before -> "
+            f"after): {_some([*told, *(f'{path} (new)' for path in added)])}",
+        )  # fmt: skip
     return passes(_LAYER, "protected", f"{len(before)} protected files are as they were locked")
 
 
@@ -98,7 +109,10 @@ def _judge_tree(source: SourceFacts) -> Finding:
 def _judge_surface(source: SourceFacts) -> list[Finding]:
     findings = []
     if source.outside_surface:
-        reason = f"changes files outside the surface: {_some(source.outside_surface)}"
+        reason = (
+            "changes files that the contract's surface does not name: "
+            f"{_some(source.outside_surface)}"
+        )
         findings.append(fails(_LAYER, "surface", reason))
     if source.odd_entries:
         reason = f"changes entries that are no plain files: {_some(source.odd_entries)}"
@@ -121,7 +135,8 @@ def _judge_leftovers(source: SourceFacts) -> Finding:
             hint="run it again",
         )  # fmt: skip
     if source.leftovers:
-        return fails(_LAYER, "leftovers", f"the launch left behind: {_some(source.leftovers)}")
+        reason = f"the launch left behind what it must end: {_some(source.leftovers)}"
+        return fails(_LAYER, "leftovers", reason)
     return passes(_LAYER, "leftovers", "the launch left nothing behind")
 
 
@@ -139,8 +154,8 @@ def _judge_loaded(source: SourceFacts, candidate: Evidence, reference: Evidence)
     if outside:
         return fails(
             _LAYER, "loaded_files",
-            f"modules were loaded from outside the trial's tree and the interpreter: "
-            f"{_some(outside)}",
+            f"{len(outside)} modules were loaded from outside the trial's tree and the "
+            f"interpreter, and the reference loads none of them: {_some(outside)}",
         )  # fmt: skip
     # A file of the same name in the reference's own tree is the repository's, not a shadow.
     names = {file.rsplit("/", 1)[-1] for file in known}

@@ -92,7 +92,8 @@ def _doubt(metric: Metric, deviation: Deviation, words: str) -> Finding | None:
     if deviation.non_finite:
         return fails(
             _LAYER, metric,
-            f"the {words} was not finite at update {deviation.non_finite[0]}; the reference's was",
+            f"the {words} was not finite at update {deviation.non_finite[0]} "
+            f"({len(deviation.non_finite)} updates in all); the reference's was, and must be",
         )  # fmt: skip
     if deviation.reason:
         return unsure(
@@ -151,7 +152,8 @@ def _excuse_scale(deviation: Deviation, bands: tuple[Band, ...]) -> Finding | No
     return passes(
         _LAYER, Metric.LOSS,
         f"the loss is the reference's times {math.exp(scale):.6g} at every update, within "
-        f"{float(shifted.values.max()):.2g}, and the gradient norm agrees",
+        f"{float(shifted.values.max()):.2g} (twice the loss's band is allowed), and the gradient "
+        "norm agrees",
     )  # fmt: skip
 
 
@@ -162,8 +164,15 @@ def _judge_power(bands: tuple[Band, ...]) -> Finding:
     ]  # fmt: skip
     if strong:
         return passes(_LAYER, "power", f"bands that known hacks leave: {', '.join(strong)}")
+    wide = ", ".join(
+        f"{band.metric} {band.limit:.2g} (hacks: {_HACKS_BEGIN[metric_of(band.metric)]:.2g} and up)"
+        for band in bands
+        if metric_of(band.metric) in _HACKS_BEGIN
+    )
     return unsure(
-        _LAYER, "power", "on this workload honest launches vary as much as known hacks do",
+        _LAYER, "power",
+        "on this workload honest launches vary as much as known hacks do; allowed deviations: "
+        f"{wide or 'none was measured'}",
         hint="turn off dropout and other unpaired randomness, or lower the learning rate",
     )  # fmt: skip
 
@@ -171,8 +180,12 @@ def _judge_power(bands: tuple[Band, ...]) -> Finding:
 def _judge_start(case: Case, gap: float) -> Finding:
     """Check that both arms begin with the same parameters."""
     dtypes = (*case.task.numerics.parameters, "float32")
-    limit = _START_EPSILONS * max(EPSILON.get(dtype, 0.0) for dtype in dtypes)
-    words = f"the initial parameters differ by {gap:.2g} of their norm; allowed {limit:.2g}"
+    coarsest = max(dtypes, key=lambda dtype: EPSILON.get(dtype, 0.0))
+    limit = _START_EPSILONS * EPSILON.get(coarsest, 0.0)
+    words = (
+        f"the initial parameters, before update 1, differ by {gap:.2g} of their norm; allowed "
+        f"{limit:.2g} ({_START_EPSILONS} {coarsest} epsilons)"
+    )
     if gap > limit:
         return fails(
             _LAYER, "start", words,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from infrarsi.judge.case import Case
 from infrarsi.judge.findings import fails, passes, unsure
 from infrarsi.records.evidence import Evidence, MarkSeen
@@ -55,8 +58,8 @@ def _judge_class(kind: str, numerics: Numerics, mine: Evidence, theirs: Evidence
             counts = ", ".join(f"{mark.census[kind][each]:,} {each}" for each in strange)
             return fails(
                 _LAYER, kind,
-                f"{words} at the mark after update {mark.update} held {counts}; "
-                f"allowed: {', '.join(sorted(allowed))}",
+                f"{words} at the mark after update {mark.update} held {counts}; the contract "
+                f"(numerics.{kind}) allows {', '.join(sorted(allowed))} and nothing else",
                 hint="allow the dtype in the contract's numerics if it is meant",
             )  # fmt: skip
     for mark in theirs.marks:
@@ -79,7 +82,7 @@ def _judge_class(kind: str, numerics: Numerics, mine: Evidence, theirs: Evidence
         )
     if not seen:
         return passes(_LAYER, kind, f"neither arm has {words} that the witness can see")
-    return passes(_LAYER, kind, f"{words} were {', '.join(sorted(seen))}, as allowed")
+    return passes(_LAYER, kind, f"{words}: {', '.join(sorted(seen))}, as the contract allows")
 
 
 def _dtypes(mark: MarkSeen, kind: str) -> set[str]:
@@ -95,24 +98,39 @@ def _judge_switches(case: Case) -> Finding:
         )  # fmt: skip
     allowed = 1 if case.task.numerics.tf32 else 0
     loosened = [
-        f"{name} = {value} (the reference: {theirs[name][1] if name in theirs else 'not set'})"
-        for name, (level, value) in sorted(mine.items())
-        if level > max(_level_of(name, theirs), allowed)
+        f"{name} = {each.value} at the mark after update {each.update} (the reference: "
+        f"{theirs[name].value if name in theirs else 'not set'})"
+        for name, each in sorted(mine.items())
+        if each.level > max(_level_of(name, theirs), allowed)
     ]
     if loosened:
         return fails(
-            _LAYER, "switches", f"precision was loosened: {', '.join(loosened)}",
+            _LAYER, "switches",
+            f"precision was loosened: {', '.join(loosened)}; allowed is what the reference runs "
+            f"with{' or TF32' if allowed else ''} (the contract's numerics.tf32 is "
+            f"{'on' if allowed else 'off'})",
             hint="allow tf32 in the contract's numerics if it is meant",
         )  # fmt: skip
     return passes(_LAYER, "switches", "no precision switch is looser than the reference's")
 
 
-def _level_of(name: str, reference: dict[str, tuple[int, str]]) -> int:
+@dataclass(frozen=True)
+class _Switch:
+    """A precision switch where it was loosest."""
+
+    level: int
+    """0 keeps float32 whole."""
+    value: str
+    update: int
+    """The mark after this update shows it first."""
+
+
+def _level_of(name: str, reference: dict[str, _Switch]) -> int:
     """Give the level that the reference ran a switch at; a setter's call sets a switch."""
     # Convolutions on TF32 are cudnn's default: calling its setter with it loosens nothing.
     same = [name] + ([each for each in reference if "cudnn" in each] if "cudnn" in name else [])
     same += [each for each in reference if "reduced" in each and "reduced" in name]
-    return max((reference[each][0] for each in same if each in reference), default=0)
+    return max((reference[each].level for each in same if each in reference), default=0)
 
 
 def _judge_autocast(case: Case) -> Finding:
@@ -129,8 +147,10 @@ def _judge_autocast(case: Case) -> Finding:
     if strange:
         return fails(
             _LAYER, "autocast",
-            f"autocast was entered with {', '.join(strange)}; allowed for matmuls: "
-            f"{', '.join(case.task.numerics.matmul)}",
+            f"autocast was entered with {', '.join(strange)} by the mark after update "
+            f"{_first_mark(case.candidate.evidence, _AUTOCAST, strange)}; the contract "
+            f"(numerics.matmul) allows {', '.join(case.task.numerics.matmul)}, the reference "
+            f"entered it with {', '.join(sorted(theirs)) or 'nothing'}",
             hint="allow the dtype in the contract's numerics if it is meant",
         )  # fmt: skip
     return passes(_LAYER, "autocast", f"autocast: {', '.join(sorted(mine)) or 'not entered'}")
@@ -148,25 +168,36 @@ def _listed(evidence: Evidence, flag: str, separator: str) -> set[str]:
     }
 
 
-def _switches(evidence: Evidence) -> dict[str, tuple[int, str]]:
-    """Give each switch's loosest level over all marks (0 keeps float32 whole), and its value."""
-    found: dict[str, tuple[int, str]] = {}
+def _first_mark(evidence: Evidence, flag: str, entries: Sequence[str]) -> int:
+    """Give the first mark at which a listing flag names one of these, which one does."""
+    return next(
+        mark.update
+        for mark in evidence.marks
+        if any(entry in str(mark.flags.get(flag) or "") for entry in entries)
+    )
+
+
+def _switches(evidence: Evidence) -> dict[str, _Switch]:
+    """Give each switch where it was loosest, over all marks."""
+    found: dict[str, _Switch] = {}
     for mark in evidence.marks:
         for name, value in mark.flags.items():
             if name in {_CALLS, _AUTOCAST} or value is None:
                 continue
             if any(part in name for part in _SWITCHES):
-                _keep_loosest(found, name, str(value))
+                _keep_loosest(found, name, str(value), mark.update)
     for call in sorted(_listed(evidence, _CALLS, ";")):
+        update = _first_mark(evidence, _CALLS, [call])
         name, _, arguments = call.rstrip(")").partition("(")
         if any(part in name for part in _SWITCHES):
             *where, value = arguments.split(", ")
-            _keep_loosest(found, ".".join([name.removeprefix("set_"), *where]), value)
+            switch = ".".join([name.removeprefix("set_"), *where])
+            _keep_loosest(found, switch, value, update)
     return found
 
 
-def _keep_loosest(found: dict[str, tuple[int, str]], name: str, value: str) -> None:
+def _keep_loosest(found: dict[str, _Switch], name: str, value: str, update: int) -> None:
     text = value.lower()
     level = 0 if text in _STRICT else _LOOSENESS.get(text, 1)
-    if name not in found or level > found[name][0]:
-        found[name] = (level, value)
+    if name not in found or level > found[name].level:
+        found[name] = _Switch(level, value, update)

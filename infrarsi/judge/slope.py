@@ -96,11 +96,15 @@ def judge_slope(
         return passes(
             _LAYER, "slope", "the launches had too few different stops for a slope; not compared"
         )
+    allowed_s = steady_s * (1 + least_effect)
+    stops = sorted(stop for stop, _ in points)
     words = (
-        f"after the first update, launches took {slope.point:.4g} s an update more "
-        f"({slope.low:.4g} to {slope.high:.4g}), the window says {steady_s:.4g}"
+        f"from the end of update 1 to hidden stops between updates {stops[0]} and {stops[-1]}, "
+        f"launches took {slope.point:.4g} s an update more ({slope.low:.4g} to {slope.high:.4g} at "
+        f"{slope.level:.0%}), the window says {steady_s:.4g}; the lower bound may be up to "
+        f"{allowed_s:.4g} (the window's rate and the least effect of {least_effect:.1%})"
     )
-    if slope.low > steady_s * (1 + least_effect):
+    if slope.low > allowed_s:
         return fails(_LAYER, "slope", f"{words}: work is put off until after the window")
     return passes(_LAYER, "slope", words)
 
@@ -120,8 +124,13 @@ def judge_cold_start(
             _LAYER, "cold_start",
             "all launches were told one number of updates; the cold start is charged to break-even",
         )  # fmt: skip
-    words = f"each update ahead adds {growth.point:.3g} s to the cold start"
-    if growth.low > least_effect * steady_s:
+    allowed_s = least_effect * steady_s
+    words = (
+        f"each update ahead adds {growth.point:.3g} s to the cold start, before update 1 "
+        f"({growth.low:.3g} to {growth.high:.3g} at {growth.level:.0%}); the lower bound may be up "
+        f"to {allowed_s:.3g} s (the least effect of {least_effect:.1%} of an update)"
+    )
+    if growth.low > allowed_s:
         return fails(_LAYER, "cold_start", f"{words}: work is done before the clock starts")
     return passes(_LAYER, "cold_start", words)
 
@@ -145,7 +154,8 @@ def judge_tails(tails: Sequence[Tail], *, least_effect: float) -> Finding | None
     alike = float(np.mean(shares >= least_effect))
     words = (
         f"after the window the launches took {middle:.1%} of the window more than its rate "
-        f"(median of {len(tails)}; {alike:.0%} of them at least {least_effect:.1%})"
+        f"(median of {len(tails)} launches; {alike:.0%} of them at least {least_effect:.1%}, the "
+        f"least effect, which is what is allowed; lower bound of the mean {low:.1%})"
     )
     if middle >= least_effect and (low > 0 or alike >= 0.8):
         return fails(_LAYER, "tails", f"{words}: work is put off until after the window")

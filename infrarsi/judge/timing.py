@@ -9,6 +9,7 @@ import numpy as np
 from infrarsi.judge.case import Case, Launch
 from infrarsi.judge.findings import fails, passes, unsure
 from infrarsi.judge.series import Floats, Series, series_of
+from infrarsi.judge.stamps import judge_stamps
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.task import Window
 from infrarsi.records.trial import Outcome
@@ -17,16 +18,12 @@ from infrarsi.records.verdict import Finding, Layer
 _LAYER: Layer = "timing"
 _DOUBT = 0.999
 """One-sided level of the tests within one launch: they run on every trial of a search."""
-_BURST = 0.02
-"""An interval below this share of the mean one came in a burst."""
-_BURST_SHARE = 0.1
 _LUMP = 0.8
 """A tail whose excess is this much one update's doing is a lump: a hiccup, or work put off."""
 _DRIFT = 0.25
 """A second half slower than the first by this share says that there is no steady rate."""
 _UNFINISHED = 3.0
 """How many times over the allowance a late mark is no hiccup any more."""
-_SLACK_S = 30.0
 _PEAK_MARGIN = 2.0
 """FLOP counts charge embeddings too, and a measured peak is a lower bound: hence a factor."""
 
@@ -104,14 +101,18 @@ def judge_timing(case: Case) -> list[Finding]:
     outcome = _judge_outcome(case.candidate)
     if outcome is not None:
         return [outcome]
-    if min(len(case.candidate.series), len(case.reference.series)) < window.last_update:
+    arms = {"candidate": case.candidate, "reference": case.reference}
+    short = next((arm for arm, each in arms.items() if len(each.series) < window.last_update), None)
+    if short is not None:
         return [
             unsure(
-                _LAYER, "stamps", "an arm has no stamps up to the window's end",
+                _LAYER, "stamps",
+                f"the {short}'s launch has stamps of {len(arms[short].series)} updates on every "
+                f"rank; the window ends at update {window.last_update}",
                 hint="run the trial again, with a later deadline if it was cut off",
             )
         ]  # fmt: skip
-    stamps = _judge_stamps(case.candidate, window)
+    stamps = judge_stamps(case.candidate, window)
     if stamps.ruling != "pass":
         return [stamps]
     checks = (_judge_tail, _judge_unfinished, _judge_halves, _judge_floor)
@@ -127,49 +128,12 @@ def _judge_outcome(launch: Launch) -> Finding | None:
         )  # fmt: skip
     if fault is not None:
         return unsure(
-            _LAYER, "outcome", f"an exception ended the program: {fault.type}: {fault.message}",
+            _LAYER, "outcome",
+            f"an exception ended the program after update {len(launch.series)}, in rank "
+            f"{fault.rank}: {fault.type}: {fault.message}",
             hint="repair the change, or look at the program's log",
         )  # fmt: skip
     return None
-
-
-def _judge_stamps(launch: Launch, window: Window) -> Finding:
-    """Check order, bursts, and that the stamps cover the wall time of the launch."""
-    t_s, facts = launch.series.t_s, launch.facts
-    intervals = np.diff(t_s)
-    if t_s[0] <= 0 or np.any(intervals < 0):
-        update = 1 if t_s[0] <= 0 else int(np.flatnonzero(intervals < 0)[0]) + 2
-        return fails(_LAYER, "stamps", f"the stamp of update {update} lies before the one before")
-    timed = intervals[window.warmup_updates - 1 : window.last_update - 1]
-    bursts = np.flatnonzero(timed <= _BURST * timed.mean())
-    if not timed.mean() > 0 or len(bursts) > _BURST_SHARE * len(timed):
-        return fails(
-            _LAYER, "stamps",
-            f"{max(len(bursts), 1)} of {len(timed)} measured updates arrived at once with the one "
-            f"before: they were announced, not made",
-        )  # fmt: skip
-    if len(bursts):
-        update = window.warmup_updates + int(bursts[0]) + 1
-        return unsure(
-            _LAYER, "stamps", f"update {update} arrived at once with the one before",
-            hint="the parent may have been kept from reading: run it again on an idle machine",
-        )  # fmt: skip
-    if facts.stop_update is not None and len(t_s) < facts.stop_update:
-        return unsure(
-            _LAYER, "stamps",
-            f"a rank ended {len(t_s)} updates of the {facts.stop_update} up to the hidden stop",
-            hint="run the trial again: every rank must reach the stop",
-        )  # fmt: skip
-    if facts.wall_s is not None:
-        idle_s = facts.wall_s - t_s[-1]
-        if idle_s < -1.0 or idle_s > max(_SLACK_S, facts.wall_s / 2):
-            return unsure(
-                _LAYER, "stamps",
-                f"the last update was stamped at {t_s[-1]:.3g} s of a launch of "
-                f"{facts.wall_s:.3g} s",
-                hint="stamps and wall time must be of one clock and in one unit",
-            )  # fmt: skip
-    return passes(_LAYER, "stamps", f"the stamps of all {len(t_s)} updates are in order")
 
 
 @dataclass(frozen=True)
@@ -233,16 +197,18 @@ def _judge_tail(case: Case) -> Finding:
             hint="stop launches some updates after the window, so that work put off shows",
         )  # fmt: skip
     share = tail.excess_s / tail.window_s
-    least = case.task.objective.least_effect
+    least, first = case.task.objective.least_effect, case.task.window.last_update + 1
     words = (
-        f"the {tail.num_updates} updates after the window took {tail.excess_s:.3g} s more than "
-        f"the window's rate, {share:.1%} of the window"
+        f"updates {first} to {first + tail.num_updates - 1}, after the window, took "
+        f"{tail.excess_s:.3g} s more than the window's rate, {share:.1%} of the window; allowed "
+        f"{tail.error_s:.3g} s (their spread, one-sided {_DOUBT:.1%}) or {least:.1%} (the least "
+        "effect)"
     )
     if tail.excess_s <= tail.error_s or share < least:
-        return passes(_LAYER, "tail", f"{words}: within its spread or below {least:.1%}")
+        return passes(_LAYER, "tail", words)
     if tail.largest_s >= _LUMP * tail.excess_s:
         return unsure(
-            _LAYER, "tail", f"{words}, nearly all of it in one update",
+            _LAYER, "tail", f"{words}; nearly all of it in one update ({tail.largest_s:.3g} s)",
             hint="a hiccup of the machine, or work put off: launch it again",
         )  # fmt: skip
     return fails(_LAYER, "tail", f"{words}: work was put off until after the window")
@@ -262,17 +228,19 @@ def _judge_unfinished(case: Case) -> Finding:
     # A device queue may hold one update more at one end than at the other.
     allowed = max(case.task.objective.least_effect, 1.5 / window.measured_updates)
     words = (
-        f"the mark at the window's end came {share:.1%} of the window later after its update than "
-        f"the one at its start (allowed {allowed:.1%})"
+        f"the mark after update {window.last_update} came {share:.1%} of the window later after "
+        f"its update than the one after update {window.warmup_updates}; allowed {allowed:.1%} "
+        "(the larger of the least effect and one and a half updates)"
     )
     if share > _UNFINISHED * allowed:
-        return fails(_LAYER, "unfinished", f"{words}: the update was announced before it was done")
+        words += f"; beyond {_UNFINISHED:g} times that it was announced before it was done"
+        return fails(_LAYER, "unfinished", words)
     if share > allowed:
         return unsure(
             _LAYER, "unfinished", words,
             hint="a hiccup of the machine, or work still queued: launch it again",
         )  # fmt: skip
-    return passes(_LAYER, "unfinished", "the device was done when the window ended")
+    return passes(_LAYER, "unfinished", f"{words}: the device was done when the window ended")
 
 
 def _lag_growth(launch: Launch, window: Window) -> float | None:
@@ -304,8 +272,10 @@ def _judge_halves(case: Case) -> Finding:
     if len(timed) >= 4 and excess > max(_DRIFT, noise):
         return unsure(
             _LAYER, "halves",
-            f"the window's second half was {drifts[0]:.0%} slower than its first; the reference's "
-            f"{drifts[1]:+.0%}",
+            f"the second half of updates {case.task.window.warmup_updates + 1} to "
+            f"{case.task.window.last_update} was {drifts[0]:.0%} slower than the first, the "
+            f"reference's {drifts[1]:+.0%}; allowed {max(_DRIFT, noise):.0%} beyond that (the "
+            f"larger of {_DRIFT:.0%} and the spread within the halves)",
             hint="there is no steady rate yet: measure more updates, or find what grows",
         )  # fmt: skip
     return passes(_LAYER, "halves", f"the window's halves differ by {drifts[0]:+.1%}")
@@ -320,12 +290,16 @@ def _judge_floor(case: Case) -> Finding:
         return passes(_LAYER, "flop_floor", "the peak is of float32, and less is allowed")
     share = baseline.flops_per_update / _steady(case.candidate.series, case.task.window)
     share /= baseline.peak_flops
-    words = f"it would run at {share:.0%} of the measured float32 peak"
+    words = (
+        f"over updates {case.task.window.warmup_updates + 1} to {case.task.window.last_update} it "
+        f"would run at {share:.0%} of the float32 peak that doctor measured; up to 100% is allowed"
+    )
     if share > _PEAK_MARGIN:
-        return fails(_LAYER, "flop_floor", f"{words}: the work cannot have been done")
+        words += f", and beyond {_PEAK_MARGIN:.0%} the work cannot have been done"
+        return fails(_LAYER, "flop_floor", words)
     if share > 1:
         return unsure(
-            _LAYER, "flop_floor", f"{words}, by a count that charges embeddings too",
+            _LAYER, "flop_floor", f"{words}, and the count charges embeddings too",
             hint="measure the peak again, on an idle machine",
         )  # fmt: skip
     return passes(_LAYER, "flop_floor", words)

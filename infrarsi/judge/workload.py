@@ -11,7 +11,7 @@ import numpy as np
 
 from infrarsi.judge.case import Case, Launch
 from infrarsi.judge.findings import fails, passes, unsure
-from infrarsi.judge.series import rows_of
+from infrarsi.judge.series import Sketch, rows_of
 from infrarsi.records.evidence import Evidence, UpdateSeen
 from infrarsi.records.verdict import Finding, Layer
 
@@ -110,7 +110,8 @@ def _judge_batches(case: Case) -> Finding:
         return fails(
             _LAYER, "batch_digest",
             f"update {wrong[0]} did not train on the reference's batch "
-            f"({len(wrong)} of {len(pairs)} updates differ){_explain(wrong[0], mine, theirs)}",
+            f"({len(wrong)} of {len(pairs)} updates differ, none may): "
+            f"{_digests_in_words(wrong[0], mine, theirs)}{_explain(wrong[0], mine, theirs)}",
             hint="the global batch of every update must hold the same sequences; regrouping "
             "and permuting inside an update are allowed",
         )  # fmt: skip
@@ -120,6 +121,12 @@ def _judge_batches(case: Case) -> Finding:
         _LAYER, "batch_digest",
         f"the {what} of all {len(pairs)} updates equal the reference's{note}",
     )  # fmt: skip
+
+
+def _digests_in_words(update: int, mine: Sequence[_Batch], theirs: Sequence[_Batch]) -> str:
+    """Give the hashes of what each arm's update saw, a rank after the other."""
+    pair = [", ".join(each[update - 1] or ()) for each in (mine, theirs)]
+    return f"its sequences hash to {pair[0]}, the reference's to {pair[1]}"
 
 
 def _explain(update: int, mine: Sequence[_Batch], theirs: Sequence[_Batch]) -> str:
@@ -186,7 +193,7 @@ def _judge_count(case: Case, name: _Count) -> Finding:
         return fails(
             _LAYER, name,
             f"update {wrong[0] + 1} had {a} {words}, the reference {b} "
-            f"({len(wrong)} of {len(pairs)} updates differ)",
+            f"({len(wrong)} of {len(pairs)} updates differ, none may)",
         )  # fmt: skip
     return passes(_LAYER, name, f"the {words} of all {len(pairs)} updates equal the reference's")
 
@@ -229,7 +236,8 @@ def _judge_size(case: Case) -> Finding:
             )  # fmt: skip
         return fails(
             _LAYER, "model_size",
-            f"the model has {sizes[0]:,} parameters, the reference {sizes[1]:,}",
+            f"the model has {sizes[0]:,} parameters at its marks, the reference {sizes[1]:,}; they "
+            "must be the same",
         )  # fmt: skip
     return passes(_LAYER, "model_size", f"both models have {sizes[0]:,} parameters")
 
@@ -259,7 +267,8 @@ def _judge_movement(case: Case) -> list[Finding]:
                 fails(
                     _LAYER, "movement",
                     f"{end - start} updates were counted from {start} to {end}, and no sampled "
-                    "parameter changed; the reference's did",
+                    f"parameter changed, of {len(mine[end].values):,} elements; the reference's "
+                    f"moved by {_moved(theirs[start], theirs[end]):.2g} (L2)",
                 )
             ]  # fmt: skip
     still = _still_tensors(case, shared[0], shared[-1])
@@ -268,10 +277,21 @@ def _judge_movement(case: Case) -> list[Finding]:
             fails(
                 _LAYER, "movement",
                 f"{len(still)} parameters that the reference trains never moved between updates "
-                f"{shared[0]} and {shared[-1]}; the first is number {still[0]} in order",
+                f"{shared[0]} and {shared[-1]}; the first is number {still[0]} in order, of shape "
+                f"{_shape_of(theirs[shared[0]], still[0])}; what moves in the reference (by over "
+                f"{_MOVED:.1g} of its norm, 16 float32 epsilons) must move",
             )
         ]  # fmt: skip
     return [passes(_LAYER, "movement", "the parameters moved between marks as updates went by")]
+
+
+def _moved(start: Sketch, end: Sketch) -> float:
+    return float(np.linalg.norm(end.values - start.values))
+
+
+def _shape_of(sketch: Sketch, number: int) -> str:
+    shape = sketch.shapes[number] if number < len(sketch.shapes) else ()
+    return " x ".join(map(str, shape)) or "one number"
 
 
 def _still_tensors(case: Case, start: int, end: int) -> list[int]:

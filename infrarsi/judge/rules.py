@@ -1,0 +1,19 @@
+"""The version of the rules, and what each version brought.
+
+Raise it, with a line, whenever a stored trial might be judged otherwise: that is what
+``infrarsi recheck`` groups its findings by. Other words for the same ruling are no new version.
+A change that was made without one shows there as a verdict that differs under one version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CHANGES: Mapping[int, str] = {
+    1: "the first rules",
+    2: "the slope over hidden stops is taken from the end of the first update, not from the launch",
+}
+"""By version, what it brought; the newest last."""
+
+RULES = max(CHANGES)
+"""The version of today's rules."""
