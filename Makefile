@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench-witness bench-null bench-handmade bench-interpreters bench-examples bench-kills clean
+.PHONY: demo test check bench-witness bench-null bench-handmade bench-interpreters bench-examples bench-kills bench-judge clean
 
 demo: $(INSTALLED)
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -42,6 +42,10 @@ bench-examples: $(READY)
 
 bench-kills: $(READY)
 	$(BIN)/python tests/benches/kills.py
+
+bench-judge: $(READY)
+	$(BIN)/python tests/benches/judge.py
+	$(BIN)/python tests/benches/judge.py --confirm
 
 # What a user installs; and what a developer does besides.
 $(INSTALLED): pyproject.toml constraints.txt
