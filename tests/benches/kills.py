@@ -37,6 +37,7 @@ def main() -> None:
     parser.add_argument("--moments", type=int, default=20, help="of each example")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
     print(
         "| example | stops | in doctor, run, apply | trials | lost in flight | left over | result |"
     )
