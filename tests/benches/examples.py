@@ -125,7 +125,8 @@ def section(name: str, session: Session, report: dict, took_s: float) -> str:
     updates = cost["break_even_updates"]
     lines += [f"| cost | {cost['wall_s']:.0f} s of launches; break-even after {updates} updates |"]
     lines += ["", "Refused:" if refused else "Nothing was refused.", ""]
-    lines += [f"- `{row['change']}`: {row['why']}" for row in refused]
+    # The first reason, without where its band came from: the report says the rest.
+    lines += [f"- `{row['change']}`: {row['why'].split(' (')[0]}" for row in refused]
     parts = report["winner"]["parts"] if report["winner"] else []
     if parts:
         lines += ["", "| part | time without / with | |", "| --- | --- | --- |"]
