@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from infrarsi.records.evidence import Evidence, MarkSeen, UpdateSeen
+from infrarsi.records.samples import Samples
 
 Floats = NDArray[np.float64]
 
@@ -88,9 +88,9 @@ def series_of(evidence: Evidence) -> Series:
 
 def sketch_of(mark: MarkSeen) -> Sketch:
     """Flatten a mark's sketch."""
-    sizes = tuple(len(part) for part in mark.sketch)
-    flat = np.fromiter(chain.from_iterable(mark.sketch), dtype=np.float64, count=sum(sizes))
-    return Sketch(values=flat, sizes=sizes, shapes=mark.shapes)
+    samples = Samples.of(mark.sketch)
+    flat = np.array(samples.flat, dtype=np.float64)
+    return Sketch(values=flat, sizes=samples.counts, shapes=mark.shapes)
 
 
 def _column(ranks: Sequence[Sequence[UpdateSeen]], name: str) -> Floats:

@@ -11,11 +11,11 @@ from __future__ import annotations
 import base64
 import json
 import math
-import struct
 from collections.abc import Iterable
 from typing import Any
 
 from infrarsi.records.base import Record
+from infrarsi.records.samples import Samples
 from infrarsi.records.seen import Fault, MarkSeen, UpdateSeen, is_echo, join_marks
 
 __all__ = ["Evidence", "Fault", "MarkSeen", "UpdateSeen", "is_echo", "read_evidence"]
@@ -82,7 +82,7 @@ def read_evidence(lines: Iterable[bytes | str]) -> Evidence:
         try:
             stamped = json.loads(line)
             reader.take(int(stamped["t_ns"]), stamped["event"])
-        except (ValueError, KeyError, TypeError, struct.error):
+        except (ValueError, KeyError, TypeError, OverflowError):
             reader.malformed += 1
     return reader.evidence()
 
@@ -106,6 +106,7 @@ class _Reader:
         self.ended_ns: int | None = None
         self.notes: list[str] = []
         self.malformed = 0
+        self._shapes: tuple[list[Any], tuple[tuple[int, ...], ...]] = ([], ())
 
     def take(self, t_ns: int, event: dict[str, Any]) -> None:
         rank = int(event.get("rank", 0))
@@ -167,23 +168,22 @@ class _Reader:
         row["forwards"] = event.get("forwards")
 
     def _take_mark(self, t_ns: int, rank: int, event: dict[str, Any]) -> None:
-        shapes = tuple(tuple(int(size) for size in shape) for shape in event["shapes"])
-        flat = base64.b64decode(event["sketch"])
-        values = struct.unpack(f"<{len(flat) // 4}f", flat)
         counts = [int(count) for count in event["counts"]]
-        if sum(counts) != len(values):
-            raise ValueError("a sketch that does not match its counts")
-        sketch, start = [], 0
-        for count in counts:
-            part = values[start : start + count]
-            sketch.append(tuple(v if math.isfinite(v) else 0.0 for v in part))
-            start += count
+        sketch = Samples.from_float32(base64.b64decode(event["sketch"]), counts)
         self.marks.setdefault(int(event["update"]), {})[rank] = MarkSeen(
-            update=int(event["update"]), t_ns=t_ns, sketch=tuple(sketch), shapes=shapes,
+            update=int(event["update"]), t_ns=t_ns, sketch=sketch,
+            shapes=self._shapes_of(event["shapes"]),
             census=event["census"], flags=event.get("flags", {}),
             memory=event.get("memory", {}), num_threads=event.get("num_threads"),
             num_children=event.get("num_children"),
         )  # fmt: skip
+
+    def _shapes_of(self, said: list[Any]) -> tuple[tuple[int, ...], ...]:
+        """Read the shapes; those of one mark are mostly those of the mark before."""
+        if said != self._shapes[0]:
+            shapes = tuple(tuple(int(size) for size in shape) for shape in said)
+            self._shapes = (said, shapes)
+        return self._shapes[1]
 
     def evidence(self) -> Evidence:
         ranks = {

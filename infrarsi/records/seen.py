@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from infrarsi.records.base import Record
+from infrarsi.records.samples import Sampled, Samples
 
 
 class UpdateSeen(Record):
@@ -53,7 +54,7 @@ class MarkSeen(Record):
     """The mark stands after this update; 0 is before the first."""
     t_ns: int
     """When the parent received it, from the slowest rank."""
-    sketch: tuple[tuple[float, ...], ...] = ()
+    sketch: Sampled = Samples.of(())
     """Sampled elements, one tuple for each parameter in order."""
     shapes: tuple[tuple[int, ...], ...] = ()
     """The shape of each parameter, in order."""

@@ -15,7 +15,7 @@ class Artifacts:
     """A folder of content-addressed files."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def put(self, content: bytes) -> str:
         """Keep the bytes, and give their digest.
@@ -43,7 +43,7 @@ class Artifacts:
             kind = SpaceError if SpaceError.explains(error) else LedgerError
             raise kind(
                 f"evidence cannot be written: {error.strerror}",
-                hint=f"free space at {self._folder}, then repeat the command; it resumes",
+                hint=f"free space at {self.folder}, then repeat the command; it resumes",
             ) from error
         return digest
 
@@ -63,8 +63,12 @@ class Artifacts:
             raise self._lost(digest, "was altered")
         return content
 
+    def has(self, digest: str) -> bool:
+        """Tell whether something is kept under a digest, sound or not."""
+        return self._place(digest).exists()
+
     def _place(self, digest: str) -> Path:
-        return self._folder / digest[:2] / f"{digest[2:]}.gz"
+        return self.folder / digest[:2] / f"{digest[2:]}.gz"
 
     def _lost(self, digest: str, why: str) -> LedgerError:
         return LedgerError(
