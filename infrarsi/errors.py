@@ -6,7 +6,8 @@
     ├── UsageError            2   a wrong argument, or nothing to work on
     ├── RepositoryError       2   not a git repository, no commit
     ├── ContractError         3   the contract cannot be read, or what it locked has changed
-    ├── RejectedError         4   the judge refused
+    ├── RejectedError         4   the judge or the gate refused
+    │   └── BundleError       4   the evidence of a promotion cannot be used
     ├── InconclusiveError     5   the judge could not tell
     ├── LedgerError           6   the ledger was altered, or cannot be written
     │   └── SpaceError        6   no space left for the ledger, its evidence or a trial
@@ -52,9 +53,13 @@ class ContractError(InfraRSIError):
 
 
 class RejectedError(InfraRSIError):
-    """The judge refused."""
+    """The judge, or the gate, refused."""
 
     exit_code = 4
+
+
+class BundleError(RejectedError):
+    """The evidence bundle of a promotion cannot be read, or is not what it says."""
 
 
 class InconclusiveError(InfraRSIError):

@@ -13,7 +13,7 @@ import typer
 from infrarsi.cli.looking import report, status
 from infrarsi.cli.measuring import doctor, init, run
 from infrarsi.cli.options import parse_bytes, parse_seconds
-from infrarsi.cli.promoting import apply
+from infrarsi.cli.promoting import apply, gate
 from infrarsi.errors import InfraRSIError
 
 __all__ = ["app", "main", "parse_bytes", "parse_seconds"]
@@ -21,14 +21,14 @@ __all__ = ["app", "main", "parse_bytes", "parse_seconds"]
 app = typer.Typer(
     name="infrarsi",
     help="Train the same model on the same data faster, and prove it.\n\n"
-    "init -> doctor -> run -> report -> apply",
+    "init -> doctor -> run -> report -> apply -> gate",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_COMMANDS: tuple[Callable[..., None], ...] = (doctor, run, status, report, apply)
+_COMMANDS: tuple[Callable[..., None], ...] = (doctor, run, status, report, apply, gate)
 """In the order in which the help lists them, after ``init``."""
 
 app.command(context_settings={"allow_interspersed_args": False})(init)

@@ -1,14 +1,16 @@
-"""The commands that promote: apply."""
+"""The commands that promote: apply, gate."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from infrarsi.cli.options import AsJson, Where, override, parse_seconds
 from infrarsi.cli.saying import print_json, say, say_dirty
+from infrarsi.errors import UsageError
 
 
 def apply(
@@ -23,6 +25,14 @@ def apply(
     max_usd: Annotated[
         float | None, typer.Option(help="US dollars that this confirmation may cost.")
     ] = None,
+    sign: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KEY",
+            help="Sign the evidence with this SSH key; by default the one that git signs with.",
+        ),
+    ] = None,
+    unsigned: Annotated[bool, typer.Option("--unsigned", help="Do not sign.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Confirm the winner back to back with the reference, and put it on a branch."""
@@ -39,9 +49,59 @@ def apply(
         if blocks is not None:
             override(workspace, confirmation_blocks=blocks)
         limits = Limits(parse_seconds(max_wall) if max_wall else None, max_usd)
-        verdict, promotion = stage.confirm_and_promote(workspace, limits=limits, tell=say)
+        key = _key(workspace, sign, unsigned=unsigned)
+        verdict, promotion = stage.confirm_and_promote(workspace, limits=limits, key=key, tell=say)
     if as_json:
         print_json({"verdict": verdict, "promotion": promotion})
     else:
         print("\n".join(verdict_lines(verdict)))
         print(f"promoted to the branch {promotion.branch} (commit {promotion.commit[:12]})")
+        print(f"signed with {key}" if key else f"not signed: {_UNSIGNED}")
+
+
+_UNSIGNED = "`infrarsi gate` lets it pass only with --rerun; sign with `--sign KEY`"
+
+
+def _key(workspace: Any, given: str | None, *, unsigned: bool) -> str | None:
+    """Give the key to sign with: the one that was named, else the one that git signs with."""
+    from infrarsi.execute.signature import signing_key
+
+    if given is not None and unsigned:
+        raise UsageError("--sign and --unsigned contradict each other", hint="leave one out")
+    if unsigned:
+        return None
+    return given or signing_key(workspace.repository)
+
+
+def gate(
+    directory: Where = Path(),
+    base: Annotated[
+        str,
+        typer.Option(
+            help="What the change goes into. Contract, policy and signers are read from here."
+        ),
+    ] = "HEAD",
+    head: Annotated[
+        str, typer.Option(help="The change. The same as the base: what stands there is judged.")
+    ] = "HEAD",
+    rerun: Annotated[
+        bool,
+        typer.Option("--rerun", help="Confirm again on this machine. This runs the change's code."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Refuse a promotion whose evidence does not hold: for CI."""
+    from infrarsi.render.gate import gate_markdown
+    from infrarsi.stages import gate as stage
+
+    report = stage.gate(directory, base=base, head=head, rerun=rerun, tell=say)
+    summary = gate_markdown(report)
+    place = os.environ.get("GITHUB_STEP_SUMMARY")
+    if place:
+        with Path(place).open("a", encoding="utf-8") as file:
+            file.write(summary)
+    if as_json:
+        print_json(report)
+    else:
+        print(summary, end="")
+    stage.raise_for(report)

@@ -6,7 +6,7 @@ import os
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -121,6 +121,10 @@ class Repository:
                 contents[path] = self._git("cat-file", "blob", blob)
         return contents
 
+    def blob(self, object_id: str) -> bytes:
+        """Give the content of a file by the id that git has for it."""
+        return self._git("cat-file", "blob", object_id)
+
     def tree_of(self, folder: Path, *, objects: Path) -> str:
         """Give the git tree id of a worktree's tracked and new files.
 
@@ -132,24 +136,44 @@ class Repository:
         self.git("add", "-A", cwd=folder, env=env)
         return self.git("write-tree", cwd=folder, env=env)
 
-    def expected_tree(self, commit: str, files: Mapping[str, bytes], *, objects: Path) -> str:
+    def expected_tree(
+        self,
+        commit: str,
+        files: Mapping[str, bytes],
+        *,
+        objects: Path,
+        without: Sequence[str] = (),
+    ) -> str:
         """Give the git tree id of a commit with some files replaced, made without a checkout.
 
-        New objects are written to the folder ``objects``, not to the user's repository.
+        ``without`` names files and folders that are left out. New objects are written to the
+        folder ``objects``, not to the user's repository.
         """
         objects.mkdir(parents=True, exist_ok=True)
         ours = self.git("rev-parse", "--path-format=absolute", "--git-path", "objects")
         env = {"GIT_OBJECT_DIRECTORY": str(objects), "GIT_ALTERNATE_OBJECT_DIRECTORIES": ours}
-        return self._tree_with(commit, files, index=objects / "expected.index", env=env)
+        index = objects / "expected.index"
+        return self._tree_with(commit, files, index=index, env=env, without=without)
 
-    def commit_files(self, parent: str, files: Mapping[str, bytes], *, message: str) -> str:
-        """Make a commit upon a parent with some files replaced; no checkout, no branch moves."""
+    def commit_files(
+        self,
+        parent: str,
+        files: Mapping[str, bytes],
+        *,
+        message: str,
+        without: Sequence[str] = (),
+    ) -> str:
+        """Make a commit upon a parent with some files replaced; no checkout, no branch moves.
+
+        ``without`` names files and folders that are taken away first.
+        """
         env: dict[str, str] = {}
         if not self.git("config", "--default", "", "--get", "user.email"):
             for role in ("AUTHOR", "COMMITTER"):
                 env |= {f"GIT_{role}_NAME": "InfraRSI", f"GIT_{role}_EMAIL": "infrarsi@localhost"}
         with tempfile.TemporaryDirectory() as scratch:
-            tree = self._tree_with(parent, files, index=Path(scratch) / "index", env={})
+            index = Path(scratch) / "index"
+            tree = self._tree_with(parent, files, index=index, env={}, without=without)
         arguments = ["commit-tree", tree, "-p", parent, "-F", "-"]
         return self._git(*arguments, env=env, stdin=message.encode()).decode().strip()
 
@@ -176,10 +200,20 @@ class Repository:
             self.git("update-ref", f"refs/heads/{branch}", commit, "")
 
     def _tree_with(
-        self, commit: str, files: Mapping[str, bytes], *, index: Path, env: Mapping[str, str]
+        self,
+        commit: str,
+        files: Mapping[str, bytes],
+        *,
+        index: Path,
+        env: Mapping[str, str],
+        without: Sequence[str],
     ) -> str:
-        env = {**env, "GIT_INDEX_FILE": str(index)}
+        env = {**env, "GIT_INDEX_FILE": str(index), "GIT_LITERAL_PATHSPECS": "1"}
         self.git("read-tree", commit, env=env)
+        if without:
+            left_out = self._git("ls-files", "-z", "--", *without, env=env)
+            removal = ("update-index", "-z", "--force-remove", "--stdin")
+            self._git(*removal, env=env, stdin=left_out)
         for path, content in files.items():
             modes = self.git("ls-files", "-s", "--", path, env=env).split()
             mode = modes[0] if modes else "100644"

@@ -78,6 +78,20 @@ class Language(Record):
     usd_per_million_output_tokens: float | None = Field(default=None, ge=0)
 
 
+class Gate(Record):
+    """What `infrarsi gate` asks of a promotion. It counts as it stands on the base branch."""
+
+    signers: str = ".infrarsi-allowed-signers"
+    """Path of the file that says who may sign, in the format of git's allowed signers."""
+    review: bool = False
+    """Whether a second allowed signer must have signed too."""
+    unsigned: Literal["rerun", "refuse"] = "rerun"
+    """Whether a promotion without a signature may pass by being confirmed again."""
+    aside: tuple[str, ...] = ()
+    """Globs of files that take no part in the training (documents, workflows): the base may
+    have changed them since the reference was measured."""
+
+
 class Plan(Record):
     """The free half of a contract."""
 
@@ -93,6 +107,7 @@ class Plan(Record):
     """Randomised ABBA or BAAB blocks of the final confirmation, fixed in advance."""
     ablation_rounds: int = Field(default=3, ge=2)
     """Interleaved rounds in which the winner meets itself with each part taken out."""
+    gate: Gate = Gate()
 
 
 class Contract(Record):

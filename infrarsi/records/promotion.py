@@ -16,3 +16,7 @@ class Promotion(Record):
     verdict_digest: str
     evidence_digest: str
     """SHA-256 over the evidence digests of all confirmation trials, in order."""
+    statement_digest: str | None = None
+    """SHA-256 of the statement on the branch. ``None``: promoted before there were any."""
+    signed_with: str | None = None
+    """The key that signed it, as it was named. ``None``: it is not signed."""

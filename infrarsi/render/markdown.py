@@ -42,16 +42,16 @@ def render_markdown(report: Report, *, most_characters: int | None = None) -> st
 def _written(document: Document) -> str:
     headline = document.headline
     parts = [
-        f"# {_SIGNS[headline.tone]} {_escaped(headline.label)}: {_escaped(headline.sentence)}",
-        _escaped(headline.support),
+        f"# {_SIGNS[headline.tone]} {escaped(headline.label)}: {escaped(headline.sentence)}",
+        escaped(headline.support),
         _line(document.about),
-        *(f"> **Warning:** {_escaped(words)}" for words in document.warnings),
+        *(f"> **Warning:** {escaped(words)}" for words in document.warnings),
     ]
     if document.strip is not None:
-        parts.append(f"*{_escaped(document.strip.summary)}*")
+        parts.append(f"*{escaped(document.strip.summary)}*")
     facts = ["| | | |", "|---|---|---|"]
     facts += [
-        f"| **{_escaped(fact.label)}** | {_cell(fact.value)} | {_cell(fact.note)} |"
+        f"| **{escaped(fact.label)}** | {_cell(fact.value)} | {_cell(fact.note)} |"
         for fact in document.facts
     ]
     parts.append("\n".join(facts))
@@ -61,7 +61,7 @@ def _written(document: Document) -> str:
 
 
 def _section(section: Section) -> Iterable[str]:
-    yield f"## {_escaped(section.title)}"
+    yield f"## {escaped(section.title)}"
     for paragraph in section.paragraphs:
         yield _line(paragraph)
     if section.bullets:
@@ -73,14 +73,14 @@ def _section(section: Section) -> Iterable[str]:
 
 
 def _figure(figure: Figure) -> str:
-    return f"**{_escaped(figure.title)}.** {_escaped(figure.summary)}"
+    return f"**{escaped(figure.title)}.** {escaped(figure.summary)}"
 
 
 def _table(table: Table) -> str:
-    heads = " | ".join(_escaped(column.title) for column in table.columns)
+    heads = " | ".join(escaped(column.title) for column in table.columns)
     sides = "|".join("--:" if column.holds == "number" else "---" for column in table.columns)
     listing = "\n".join([f"| {heads} |", f"|{sides}|", *map(_row, table.rows)])
-    caption = _escaped(table.caption)
+    caption = escaped(table.caption)
     if table.long:
         return f"<details><summary>{caption}</summary>\n\n{listing}\n\n</details>"
     return f"**{caption}**\n\n{listing}"
@@ -103,9 +103,9 @@ def _span(span: Span, *, in_table: bool) -> str:
         case "code":
             return _code(span.text, in_table=in_table)
         case "strong" | "pass" | "fail" | "inconclusive":
-            return f"**{_escaped(span.text)}**"
+            return f"**{escaped(span.text)}**"
         case "plain" | "muted":
-            return _escaped(span.text)
+            return escaped(span.text)
 
 
 def _code(text: str, *, in_table: bool) -> str:
@@ -114,14 +114,14 @@ def _code(text: str, *, in_table: bool) -> str:
         return ""
     if in_table and "|" in shown:
         # A backslash before the bar would undo an escaped bar inside backticks.
-        return f"<code>{_escaped(shown).replace(chr(92) + '|', '&#124;')}</code>"
+        return f"<code>{escaped(shown).replace(chr(92) + '|', '&#124;')}</code>"
     longest = max((len(run) for run in re.findall("`+", shown)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if shown[0] == "`" or shown[-1] == "`" else ""
     return f"{fence}{pad}{shown}{pad}{fence}"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Make a text mean itself: no markup, no table cell, no mention of a stranger."""
     shown = printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     shown = re.sub(r"([\\`*|~])", r"\\\1", shown)

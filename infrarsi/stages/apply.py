@@ -6,19 +6,21 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from infrarsi.errors import InconclusiveError, RejectedError, UsageError
-from infrarsi.judge.case import Block, Confirmation
-from infrarsi.judge.decide import judge_confirmation
+from infrarsi.execute.signature import sign
+from infrarsi.judge.decide import acceptance_threshold, judge_confirmation
 from infrarsi.judge.speedup import alpha_for_attempt, confirmation_schedule
 from infrarsi.records.base import canonical_json
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.machine import differences
+from infrarsi.records.plan import Lock
 from infrarsi.records.promotion import Promotion
+from infrarsi.records.statement import PROMOTION_NAMESPACE
 from infrarsi.records.trial import Trial
 from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.stages.branch import make_branch, remove_branch
 from infrarsi.stages.doctor import require_baseline
 from infrarsi.stages.history import History
-from infrarsi.stages.judging import changes_of, launch_of, measured_update_s, reference_of
+from infrarsi.stages.judging import confirmation_of, measured_update_s
 from infrarsi.stages.limits import Limits, Meter
 from infrarsi.stages.trial import Request, perform_trial
 from infrarsi.stages.workspace import Workspace
@@ -33,14 +35,18 @@ def confirm_and_promote(
     workspace: Workspace,
     *,
     limits: Limits = NO_LIMITS,
+    key: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Verdict, Promotion]:
     """Confirm the chosen candidate with fresh launches, and put it on a branch.
 
+    With a ``key``, the statement on the branch is signed; see :func:`sign`.
+
     Raises
     ------
     UsageError
-        Nothing was chosen yet, the machine was not measured, or the limits leave no room.
+        Nothing was chosen yet, the machine was not measured, the limits leave no room, or the
+        key cannot sign.
     RejectedError, InconclusiveError
         The confirmation did not pass; nothing was promoted.
     """
@@ -53,11 +59,18 @@ def confirm_and_promote(
     if history.choice is None:
         raise _nothing_put_forward(workspace, history)
     candidate = history.choice.candidate
+    if key is not None:  # a key that cannot sign is found out before the first launch
+        sign(b"", key, namespace=PROMOTION_NAMESPACE)
     verdict = confirm(workspace, candidate, limits=limits, tell=tell)
     _refuse_unless_passed(verdict)
     history = History.of(workspace.ledger.events)
     promotion = make_branch(
-        workspace, history, candidate, verdict, evidence_digest=evidence_of_all(history, verdict)
+        workspace,
+        history,
+        candidate,
+        verdict,
+        evidence_digest=evidence_of_all(history, verdict),
+        key=key,
     )
     workspace.ledger.append("promoted", promotion.model_dump(mode="json"))
     return verdict, promotion
@@ -91,12 +104,11 @@ def confirm(
     none can be tried until it pleases: each attempt spends its own share of the error rate.
     """
     history = History.of(workspace.ledger.events)
-    baseline = require_baseline(workspace, history)
+    require_baseline(workspace, history)
     meter = limits.meter(workspace, history)
     attempt = 1 + max((_attempt_of(history, t) for t in history.trials.values()), default=0)
     blocks = workspace.contract.plan.confirmation_blocks
-    seed = int(hashlib.sha256(f"{workspace.lock.digest()}/{attempt}".encode()).hexdigest()[:8], 16)
-    schedule = confirmation_schedule(blocks, seed=seed)
+    schedule = schedule_of(workspace.lock, attempt=attempt, blocks=blocks)
     workspace.begin("apply")
     done = _run_blocks(
         workspace, history, candidate, schedule, attempt=attempt, meter=meter, tell=tell
@@ -106,18 +118,26 @@ def confirm(
             f"the confirmation was cut short before its first block was whole: {meter.in_words()}",
             hint="allow more with --max-wall or --max-usd",
         )
-    verdict = judge_confirmation(
-        Confirmation(
-            subject=candidate.short_id(), task=workspace.contract.task, baseline=baseline,
-            reference=reference_of(workspace, history, baseline),
-            blocks=tuple(
-                Block(order, tuple(launch_of(workspace, trial) for trial in trials))
-                for order, trials in done
-            ),
-            planned_blocks=blocks, attempt=attempt,
-            changed=changes_of(workspace, candidate, history.patches),
-        )
-    )  # fmt: skip
+    verdict = judge_blocks(workspace, history, candidate, done, planned=blocks, attempt=attempt)
+    if len(done) < blocks:
+        tell(f"cut short after {len(done)} of {blocks} blocks: {meter.in_words()}")
+    return verdict
+
+
+def judge_blocks(
+    workspace: Workspace,
+    history: History,
+    candidate: Candidate,
+    done: Sequence[tuple[str, Sequence[Trial]]],
+    *,
+    planned: int,
+    attempt: int,
+) -> Verdict:
+    """Judge the blocks of a confirmation, and record the verdict."""
+    confirmation = confirmation_of(
+        workspace, history, candidate, done, planned=planned, attempt=attempt
+    )
+    verdict = judge_confirmation(confirmation)
     rows = [
         {
             "order": order,
@@ -126,18 +146,21 @@ def confirm(
         }
         for order, trials in done
     ]
-    least = workspace.contract.task.objective.least_effect
     workspace.ledger.append(
         "confirmed",
         {
             "verdict": verdict.model_dump(mode="json"), "blocks": rows, "attempt": attempt,
-            "alpha": alpha_for_attempt(attempt), "threshold": 1 + max(least, abs(baseline.bias)),
+            "alpha": alpha_for_attempt(attempt), "threshold": acceptance_threshold(confirmation),
             "candidate": candidate.model_dump(mode="json"),
         },
     )  # fmt: skip
-    if len(done) < blocks:
-        tell(f"cut short after {len(done)} of {blocks} blocks: {meter.in_words()}")
     return verdict
+
+
+def schedule_of(lock: Lock, *, attempt: int, blocks: int) -> tuple[str, ...]:
+    """Draw the order of each block by the lock and the attempt, so that nobody chooses it."""
+    seed = int(hashlib.sha256(f"{lock.digest()}/{attempt}".encode()).hexdigest()[:8], 16)
+    return confirmation_schedule(blocks, seed=seed)
 
 
 def _run_blocks(

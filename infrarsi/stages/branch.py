@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from infrarsi.edits.combine import combine
 from infrarsi.errors import RepositoryError, UsageError
-from infrarsi.execute.invocation import Invocation, invocation_of
+from infrarsi.execute.git_trees import tree_of
 from infrarsi.execute.repository import Repository
+from infrarsi.execute.signature import sign
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.promotion import Promotion
+from infrarsi.records.statement import (
+    FOLDER,
+    PROMOTION_NAMESPACE,
+    SIGNATURE,
+    STATEMENT,
+    LaunchSettings,
+)
 from infrarsi.records.verdict import Verdict
+from infrarsi.stages.bundle import Place, bundle_of, promoted_files
 from infrarsi.stages.history import History
 from infrarsi.stages.workspace import Workspace
-
-LAUNCH_FILE = "infrarsi-launch.json"
 
 
 def make_branch(
@@ -26,8 +35,11 @@ def make_branch(
     verdict: Verdict,
     *,
     evidence_digest: str,
+    key: str | None = None,
 ) -> Promotion:
-    """Commit each patch, then the launch settings, on a new branch from the locked commit.
+    """Commit each patch, the launch settings, and the evidence, on a branch from the locked commit.
+
+    With a ``key``, the statement about them is signed.
 
     Raises
     ------
@@ -47,19 +59,25 @@ def make_branch(
             f"{patch.name}: {patch.summary}", f"Proposed by {patch.proposer}.", trailers
         )
         parent = repository.commit_files(parent, files, message=message)
-    patched = combine(workspace.sources, patches)
-    invocation = invocation_of(
-        workspace.contract.task, candidate.knobs, {**workspace.sources, **patched}
+    promoted = promoted_files(
+        workspace.contract.task, candidate, patches, sources=workspace.sources
     )
     parent = repository.commit_files(
-        parent, {**invocation.files, LAUNCH_FILE: _launch_file(workspace, candidate, invocation)},
-        message=_message(*_launch_words(workspace, invocation, verdict), trailers),
-    )  # fmt: skip
+        parent, promoted.all, message=_message(*_launch_words(promoted.launch, verdict), trailers)
+    )
+    place = Place(tree_of(repository, workspace.lock.commit), _tree_without(repository, parent))
+    bundle = bundle_of(workspace, history, promoted, place)
+    if key is not None:
+        bundle[SIGNATURE] = sign(bundle[STATEMENT], key, namespace=PROMOTION_NAMESPACE)
+    parent = repository.commit_files(
+        parent, bundle, message=_message(*_bundle_words(key), trailers), without=(FOLDER,)
+    )
     branch = f"infrarsi/{workspace.contract.name}-{candidate.short_id()}"
     repository.create_branch(branch, parent)
     return Promotion(
         candidate=candidate, branch=branch, commit=parent, base_commit=workspace.lock.commit,
         verdict_digest=verdict.digest(), evidence_digest=evidence_digest,
+        statement_digest=hashlib.sha256(bundle[STATEMENT]).hexdigest(), signed_with=key,
     )  # fmt: skip
 
 
@@ -88,28 +106,15 @@ def remove_branch(repository: Repository, promotion: Promotion) -> None:
         ) from error
 
 
-def _launch_file(workspace: Workspace, candidate: Candidate, invocation: Invocation) -> bytes:
-    """Give the settings of the launch as a file that people and programs can read."""
-    said = {
-        "command": list(invocation.argv),
-        "environment": invocation.env,
-        "unset": list(invocation.unset),
-        "folder": workspace.contract.task.folder,
-        "knobs": _changed_knobs(workspace, candidate.knobs),
-    }
-    return (json.dumps(said, indent=2, ensure_ascii=False) + "\n").encode()
+def _tree_without(repository: Repository, commit: str) -> str:
+    """Give the tree of a commit without the bundle of an earlier promotion."""
+    with TemporaryDirectory() as objects:
+        return repository.expected_tree(commit, {}, objects=Path(objects), without=(FOLDER,))
 
 
-def _changed_knobs(workspace: Workspace, knobs: Mapping[str, object]) -> dict[str, object]:
-    defaults = workspace.contract.task.surface.default_knobs()
-    return {name: value for name, value in knobs.items() if value != defaults.get(name)}
-
-
-def _launch_words(
-    workspace: Workspace, invocation: Invocation, verdict: Verdict
-) -> tuple[str, str]:
-    env = [f"{name}={shlex.quote(value)}" for name, value in sorted(invocation.env.items())]
-    typed = shlex.join(invocation.argv)
+def _launch_words(launch: LaunchSettings, verdict: Verdict) -> tuple[str, str]:
+    env = [f"{name}={shlex.quote(value)}" for name, value in sorted(launch.environment.items())]
+    typed = shlex.join(launch.command)
     speedup = verdict.speedup
     found = (
         f"{speedup.point:.2f}x the reference's speed, interval [{speedup.low:.2f}, "
@@ -118,6 +123,14 @@ def _launch_words(
         else ""
     )
     return "launch: the settings that were confirmed", f"{' '.join([*env, typed])}\n\n{found}"
+
+
+def _bundle_words(key: str | None) -> tuple[str, str]:
+    signed = "The statement is signed." if key is not None else "The statement is not signed."
+    return (
+        "evidence: what this promotion rests on",
+        f"`infrarsi gate` verifies it, and judges it again. {signed}",
+    )
 
 
 def _message(subject: str, body: str, trailers: Mapping[str, str]) -> str:

@@ -141,7 +141,7 @@ def _measure(
     tell("calibrating what counts as the same")
     aa = [trial for trial in trials if trial.purpose == "baseline"]
     nulls = [trial for trial in trials if trial.purpose == "null"]
-    return _baseline(workspace, machine, aa, nulls, peak_flops=peak)
+    return baseline_of(workspace, machine, aa, nulls, peak_flops=peak)
 
 
 def _requests(workspace: Workspace, machine: Machine) -> list[Request]:
@@ -193,7 +193,7 @@ def _is_for(trial: Trial, request: Request) -> bool:
     )  # fmt: skip
 
 
-def _baseline(
+def baseline_of(
     workspace: Workspace,
     machine: Machine,
     aa: list[Trial],
@@ -201,6 +201,7 @@ def _baseline(
     *,
     peak_flops: float,
 ) -> Baseline:
+    """Derive the baseline from the launches of a calibration: equal ones, and disturbed ones."""
     task, plan = workspace.contract.task, workspace.contract.plan
     seen = {trial.trial_id: evidence_of(workspace, trial) for trial in (*aa, *nulls)}
     times = [measured for trial in aa if (measured := measured_update_s(workspace, trial))]

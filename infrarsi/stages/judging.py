@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from infrarsi.judge.case import Case, Launch
+from infrarsi.judge.case import Block, Case, Confirmation, Launch
 from infrarsi.judge.decide import judge_screen
 from infrarsi.judge.facts import ChangedFile, LaunchFacts
 from infrarsi.judge.timing import steady_update_s
@@ -55,6 +55,30 @@ def screen(workspace: Workspace, history: History, trial: Trial) -> Verdict | No
 def reference_of(workspace: Workspace, history: History, baseline: Baseline) -> Launch:
     """Give the launch that candidates are paired with."""
     return launch_of(workspace, history.trials[baseline.reference_trial])
+
+
+def confirmation_of(
+    workspace: Workspace,
+    history: History,
+    candidate: Candidate,
+    blocks: Sequence[tuple[str, Sequence[Trial]]],
+    *,
+    planned: int,
+    attempt: int,
+) -> Confirmation:
+    """Give a confirmation as the judge reads it: each block's order, and its launches."""
+    baseline = history.baseline
+    assert baseline is not None, "a confirmation has a baseline"
+    return Confirmation(
+        subject=candidate.short_id(), task=workspace.contract.task, baseline=baseline,
+        reference=reference_of(workspace, history, baseline),
+        blocks=tuple(
+            Block(order, tuple(launch_of(workspace, trial) for trial in trials))
+            for order, trials in blocks
+        ),
+        planned_blocks=planned, attempt=attempt,
+        changed=changes_of(workspace, candidate, history.patches),
+    )  # fmt: skip
 
 
 def changes_of(

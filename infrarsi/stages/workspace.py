@@ -25,11 +25,11 @@ from infrarsi.execute.worktree import sweep_worktrees
 from infrarsi.records.event import Event
 from infrarsi.records.machine import Machine
 from infrarsi.records.plan import Contract, Lock
-from infrarsi.records.task import ConfigKey
+from infrarsi.records.task import ConfigKey, Surface
 from infrarsi.stages.periods import time_of
 from infrarsi.store.artifacts import Artifacts
 from infrarsi.store.contract import CONTRACT_FILE, check_lock, read_contract
-from infrarsi.store.ledger import Ledger, open_ledger, read_ledger
+from infrarsi.store.ledger import LEDGER_FILE, Ledger, open_ledger, read_ledger
 
 STATE_FOLDER = ".infrarsi"
 
@@ -44,6 +44,8 @@ class Workspace:
     ledger: Ledger
     notes: tuple[str, ...] = ()
     """What the user should hear: what was mended or cleared away as it was opened."""
+    state: Path | None = None
+    """Where everything of ours is kept, where that is not in the checkout."""
 
     @property
     def root(self) -> Path:
@@ -53,7 +55,7 @@ class Workspace:
     @property
     def folder(self) -> Path:
         """Where everything of ours is kept."""
-        return self.root / STATE_FOLDER
+        return self.state or self.root / STATE_FOLDER
 
     @cached_property
     def artifacts(self) -> Artifacts:
@@ -114,9 +116,7 @@ class Workspace:
     @cached_property
     def sources(self) -> dict[str, bytes]:
         """Contents, at the locked commit, of editable files and knobs' configuration files."""
-        surface = self.contract.task.surface
-        configured = {k.reach.file for k in surface.knobs if isinstance(k.reach, ConfigKey)}
-        return self.repository.read(self.lock.commit, [*self.editable, *sorted(configured)])
+        return sources_at(self.repository, self.lock.commit, self.contract.task.surface)
 
     @property
     def hidden_mark(self) -> int:
@@ -134,6 +134,13 @@ class Workspace:
         """
         drawn = hashlib.sha256(f"{self.lock.digest()}/{arm}/{replicate}".encode()).digest()[0]
         return self.contract.task.window.last_update + 2 + drawn % 4 + 10 * (replicate % 2)
+
+
+def sources_at(repository: Repository, commit: str, surface: Surface) -> dict[str, bytes]:
+    """Give the contents of editable files and knobs' configuration files in a commit or tree."""
+    editable = [path for path in repository.tracked(commit) if within_surface(path, surface)]
+    configured = {k.reach.file for k in surface.knobs if isinstance(k.reach, ConfigKey)}
+    return repository.read(commit, [*editable, *sorted(configured)])
 
 
 def mark_of(root: Path) -> str:
@@ -154,7 +161,7 @@ def open_workspace(start: Path, *, command: str) -> Iterator[Workspace]:
     repository = find_repository(start)
     contract = read_contract(repository.root / CONTRACT_FILE)
     folder = repository.root / STATE_FOLDER
-    if not (folder / "ledger.jsonl").exists():
+    if not (folder / LEDGER_FILE).exists():
         raise _unlocked(repository.root)
     with open_ledger(folder, command=command) as ledger:
         workspace = Workspace(repository, contract, _lock_in(ledger, repository.root), ledger)

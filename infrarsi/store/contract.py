@@ -24,22 +24,35 @@ def read_contract(path: Path) -> Contract:
         The file is missing or does not say what a contract must.
     """
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = path.read_bytes()
     except FileNotFoundError as error:
         raise ContractError(
             f"there is no contract at {path}",
             hint="draft one with `infrarsi init -- python train.py ...`",
         ) from error
+    return parse_contract(content, name=path.name)
+
+
+def parse_contract(content: bytes, *, name: str) -> Contract:
+    """Read a contract from the bytes of its file.
+
+    Raises
+    ------
+    ContractError
+        It does not say what a contract must; the message names the file.
+    """
+    try:
+        loaded = yaml.safe_load(content.decode("utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ContractError(
-            f"{path.name} is not valid YAML: {' '.join(str(error).split())}",
+            f"{name} is not valid YAML: {' '.join(str(error).split())}",
             hint="correct the line that it names",
         ) from error
     try:
-        return Contract.model_validate(content)
+        return Contract.model_validate(loaded)
     except ValidationError as error:
         raise ContractError(
-            f"{path.name}: {_in_words(error)}", hint=f"correct that in {path.name}, then repeat"
+            f"{name}: {_in_words(error)}", hint=f"correct that in {name}, then repeat"
         ) from error
 
 

@@ -12,7 +12,7 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,6 +26,8 @@ from infrarsi.records.base import canonical_json
 from infrarsi.records.event import Event, EventKind
 from infrarsi.store.upcast import upcast
 
+LEDGER_FILE = "ledger.jsonl"
+"""The name of a ledger's file in its folder."""
 _GENESIS = "0" * 64
 
 
@@ -82,7 +84,7 @@ class Ledger:
             seq=len(self._events), at=now(), kind=kind, body=dict(body), previous=self._head
         )
         digest = event.digest()
-        line = b'{"event":' + event.to_bytes() + b',"sha256":"' + digest.encode() + b'"}\n'
+        line = _line_of(event, digest)
         try:
             self._write(line)
         except OSError as error:
@@ -108,6 +110,21 @@ class Ledger:
             os.close(file)
 
 
+def chained(events: Iterable[Event]) -> bytes:
+    """Give the file of a ledger that holds these events alone, numbered and chained anew."""
+    lines: list[bytes] = []
+    previous = _GENESIS
+    for number, event in enumerate(events):
+        moved = event.model_copy(update={"seq": number, "previous": previous})
+        previous = moved.digest()
+        lines.append(_line_of(moved, previous))
+    return b"".join(lines)
+
+
+def _line_of(event: Event, digest: str) -> bytes:
+    return b'{"event":' + event.to_bytes() + b',"sha256":"' + digest.encode() + b'"}\n'
+
+
 def now() -> str:
     """Give the time as it stands in the ledger: UTC, ISO 8601, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -126,7 +143,7 @@ def open_ledger(folder: Path, *, command: str) -> Iterator[Ledger]:
     LedgerError
         A line was altered, or nothing can be written there.
     """
-    path = folder / "ledger.jsonl"
+    path = folder / LEDGER_FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = os.open(folder / "ledger.lock", os.O_RDWR | os.O_CREAT, 0o644)
@@ -145,7 +162,7 @@ def open_ledger(folder: Path, *, command: str) -> Iterator[Ledger]:
 
 def read_ledger(folder: Path) -> Ledger:
     """Read the ledger in a folder without holding it; a torn last line is passed over."""
-    path = folder / "ledger.jsonl"
+    path = folder / LEDGER_FILE
     return Ledger(path, _read(path), writable=False)
 
 

@@ -22,8 +22,8 @@ from infrarsi.execute.scratch import prepare_scratch
 from infrarsi.judge.speedup import interval_of_times, ratio_by_round
 from infrarsi.judge.timing import steady_update_s
 from infrarsi.records.evidence import read_evidence
+from infrarsi.records.statement import LAUNCH_FILE
 from infrarsi.records.trial import Outcome
-from infrarsi.stages.branch import LAUNCH_FILE
 from infrarsi.stages.history import History
 from infrarsi.stages.workspace import read_workspace
 

@@ -32,7 +32,8 @@ def mark(update):
     sketch = base64.b64encode(struct.pack("<4f", *(update + each for each in range(4)))).decode()
     census = {name: {"float32": 4} for name in ("parameters", "gradients", "optimizer_state")}
     census["matmul"] = {"float32": 1}
-    say("mark", update=update, sketch=sketch, counts=[4], shapes=[[4]], census=census)
+    flags = {"deterministic_algorithms": False}
+    say("mark", update=update, sketch=sketch, counts=[4], shapes=[[4]], census=census, flags=flags)
     if update == max(options["marks"]):
         outside = (sys.prefix + os.sep, sys.base_prefix + os.sep, PACKAGES)
         named = {name: getattr(each, "__file__", None) for name, each in sys.modules.items()}
