@@ -41,6 +41,8 @@ def apply(
     from infrarsi.stages.limits import Limits
     from infrarsi.stages.workspace import open_workspace
 
+    if sign is not None and unsigned:
+        raise UsageError("--sign and --unsigned contradict each other", hint="leave one out")
     with open_workspace(directory, command="apply") as workspace:
         if revert:
             say(f"the branch {stage.revert(workspace).branch} is gone")
@@ -66,8 +68,6 @@ def _key(workspace: Any, given: str | None, *, unsigned: bool) -> str | None:
     """Give the key to sign with: the one that was named, else the one that git signs with."""
     from infrarsi.execute.signature import signing_key
 
-    if given is not None and unsigned:
-        raise UsageError("--sign and --unsigned contradict each other", hint="leave one out")
     if unsigned:
         return None
     return given or signing_key(workspace.repository)
