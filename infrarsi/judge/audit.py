@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from infrarsi.judge import audit_rules as rules
 from infrarsi.judge.facts import ChangedFile
-from infrarsi.judge.findings import fails, passes
+from infrarsi.judge.findings import fails, passes, unsure
 from infrarsi.judge.integrity import hides_a_module
 from infrarsi.judge.syntax import Use, uses_in_python
 from infrarsi.records.candidate import Patch
@@ -30,7 +30,7 @@ _REFUSED_FOLDERS = {".git", "__pycache__", ".infrarsi", ".github", "site-package
 _PROSE = (".md", ".rst", ".txt")
 
 
-def judge_audit(changed: Iterable[ChangedFile]) -> list[Finding]:
+def judge_audit(changed: Iterable[ChangedFile], *, reach: int | None = None) -> list[Finding]:
     """Read what a candidate changes in the source.
 
     Parameters
@@ -38,12 +38,15 @@ def judge_audit(changed: Iterable[ChangedFile]) -> list[Finding]:
     changed : iterable of ChangedFile
         Whole files before and after, best; or the two sides of each edit, see
         :func:`texts_of`.
+    reach : int or None
+        The last update that a judged launch made. What a change does only after it, nobody saw.
 
     Returns
     -------
     list of Finding
-        One that fails for every kind of refusal, or one that passes; and one that passes with
-        the notes, if there are any.
+        One that fails for every kind of refusal, or one that passes; one that is inconclusive
+        where the change acts by the number of an update beyond ``reach``; and one that passes
+        with the notes, if there are any.
 
     Notes
     -----
@@ -63,6 +66,17 @@ def judge_audit(changed: Iterable[ChangedFile]) -> list[Finding]:
     if not findings:
         reason = f"nothing that no speedup needs in {len(files)} changed texts"
         findings.append(passes(_LAYER, "source", reason))
+    late = [(path, use) for path, use in noted if reach is not None and (use.update or 0) > reach]
+    if late:
+        first = min(use.update or 0 for _, use in late)
+        findings.append(
+            unsure(
+                _LAYER, "unreached",
+                f"the change acts by the number of the update, at {first} and beyond, and no "
+                f"launch here made more than {reach} updates: {_some(late)}",
+                hint="leave that out, or measure in a window that reaches it",
+            )
+        )  # fmt: skip
     if noted:
         words = "; ".join(dict.fromkeys(f"{use.why} ({_some([(p, use)])})" for p, use in noted))
         findings.append(passes(_LAYER, "notes", f"for a reader's eye: {words}"))

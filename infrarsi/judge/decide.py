@@ -12,7 +12,7 @@ from infrarsi.judge.integrity import judge_channel, judge_integrity
 from infrarsi.judge.numerics import judge_numerics
 from infrarsi.judge.precision import judge_precision
 from infrarsi.judge.rules import RULES
-from infrarsi.judge.slope import judge_cold_start, judge_slope, judge_tails
+from infrarsi.judge.slope import judge_ahead, judge_cold_start, judge_slope, judge_tails
 from infrarsi.judge.speedup import alpha_for_attempt, confirm_speedup
 from infrarsi.judge.timing import judge_timing, steady_update_s, tail_of
 from infrarsi.judge.workload import judge_presence, judge_workload
@@ -47,7 +47,8 @@ def judge_screen(case: Case) -> Verdict:
     Verdict
         The conjunction of integrity, audit, workload, timing, numerics and precision.
     """
-    findings = [*judge_audit(case.changed), *judge_launch(case)]
+    reach = len(case.candidate.series) or None
+    findings = [*judge_audit(case.changed, reach=reach), *judge_launch(case)]
     return _verdict(case.subject, "screen", findings, trials=(case.candidate.facts.trial_id,))
 
 
@@ -88,7 +89,7 @@ def judge_confirmation(confirmation: Confirmation) -> Verdict:
     references = [launch for block in confirmation.blocks for launch in block.arm("A")]
     cases = [_case(confirmation, launch) for launch in winners]
     findings = [
-        *judge_audit(confirmation.changed),
+        *judge_audit(confirmation.changed, reach=_most_updates(winners) or None),
         *gather([judge_launch(case) for case in cases], arm="winner"),
         *gather(
             [_judge_reference(_case(confirmation, each)) for each in references], arm="reference"
@@ -218,6 +219,12 @@ def _judge_arms(
     findings = [
         judge_slope(stops, middle, least_effect=least),
         judge_cold_start(ahead, middle, least_effect=least),
+        judge_ahead(
+            [float(each.series.t_s[0]) for each in winners],
+            [float(each.series.t_s[0]) for each in references],
+            sum(_steady(confirmation, references)) / len(references),
+            num_seen=_most_updates(winners),
+        ),
     ]
     theirs = sorted(_steady(confirmation, references))[len(references) // 2]
     measured = confirmation.baseline.update_s.point
@@ -232,6 +239,10 @@ def _judge_arms(
             )
         )  # fmt: skip
     return findings
+
+
+def _most_updates(launches: Sequence[Launch]) -> int:
+    return max((len(each.series) for each in launches), default=0)
 
 
 def _pool_tails(cases: Sequence[Case]) -> list[Finding]:

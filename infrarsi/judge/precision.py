@@ -39,7 +39,7 @@ def judge_precision(case: Case) -> list[Finding]:
     -----
     Every dtype seen at any mark counts, however few its elements: also integers, of which
     quantised state is made. A class that the reference shows at a mark and the candidate does
-    not is inconclusive; of matmuls one mark is enough. A switch may be as loose
+    not is inconclusive; of matmuls in compiled code one mark is enough. A switch may be as loose
     as the reference's, or as ``numerics.tf32`` allows. When not to trust it: dtypes that live
     only between two marks are seen through matmul operands alone.
     """
@@ -63,9 +63,9 @@ def _judge_class(kind: str, numerics: Numerics, mine: Evidence, theirs: Evidence
                 hint="allow the dtype in the contract's numerics if it is meant",
             )  # fmt: skip
     for mark in theirs.marks:
-        # Before the first update there is neither gradient nor state; and the matmuls of
-        # compiled code show at the first mark alone, so that one mark must do.
-        if not _dtypes(mark, kind) or mark.update == 0 or kind == "matmul":
+        if not _dtypes(mark, kind) or mark.update == 0:
+            continue  # before the first update there is neither gradient nor state
+        if kind == "matmul" and _out_of_sight(mine):
             continue
         other = mine.mark_at(mark.update)
         if other is not None and not _dtypes(other, kind):
@@ -83,6 +83,11 @@ def _judge_class(kind: str, numerics: Numerics, mine: Evidence, theirs: Evidence
     if not seen:
         return passes(_LAYER, kind, f"neither arm has {words} that the witness can see")
     return passes(_LAYER, kind, f"{words}: {', '.join(sorted(seen))}, as the contract allows")
+
+
+def _out_of_sight(evidence: Evidence) -> bool:
+    """Tell whether matmuls of compiled or captured code show at the first mark alone."""
+    return any("compiled" in note or "captured" in note for note in evidence.notes)
 
 
 def _dtypes(mark: MarkSeen, kind: str) -> set[str]:

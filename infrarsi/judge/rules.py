@@ -12,6 +12,8 @@ from collections.abc import Mapping
 CHANGES: Mapping[int, str] = {
     1: "the first rules",
     2: "the slope over hidden stops is taken from the end of the first update, not from the launch",
+    3: "inconclusive: code that acts after the last update seen, marks without a matmul in the "
+    "graph, a start that could hold the work of all updates seen; refused: ways to the witness",
 }
 """By version, what it brought; the newest last."""
 

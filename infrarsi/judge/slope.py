@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from infrarsi.judge.findings import fails, passes
+from infrarsi.judge.findings import fails, passes, unsure
 from infrarsi.judge.timing import Tail
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.verdict import Finding, Layer
@@ -133,6 +133,45 @@ def judge_cold_start(
     if growth.low > allowed_s:
         return fails(_LAYER, "cold_start", f"{words}: work is done before the clock starts")
     return passes(_LAYER, "cold_start", words)
+
+
+def judge_ahead(
+    winners: Sequence[float], references: Sequence[float], update_s: float, *, num_seen: int
+) -> Finding:
+    """Check that the start left no time to do the work of all updates that were seen.
+
+    A launch that trains before its first update, where nobody watches, and then hands out what
+    it knows, needs as long for that as the reference for those updates.
+
+    Parameters
+    ----------
+    winners, references : sequence of float
+        Seconds from the launch to the end of the first update, of both arms.
+    update_s : float
+        The reference's steady seconds an update.
+    num_seen : int
+        The most updates that a launch of the winner made.
+
+    Notes
+    -----
+    The difference of the medians counts, less the range of the references: a machine's start-up
+    noise says nothing. When not to trust it: work that goes on beside the loop needs less time
+    ahead; and results of an earlier launch need none.
+    """
+    mine, theirs = float(np.median(winners)), float(np.median(references))
+    held = max(0.0, mine - theirs - (max(references) - min(references))) / update_s
+    words = (
+        f"the first update came {mine:.3g} s after the start, the reference's {theirs:.3g} s "
+        f"(the references differ by {max(references) - min(references):.2g} s)"
+    )
+    if held > num_seen:
+        return unsure(
+            _LAYER, "ahead",
+            f"{words}: time enough for the work of {held:.0f} of its updates, and {num_seen} were "
+            "seen at the most",
+            hint="measure more updates, so that the launch outlasts what its start could hold",
+        )  # fmt: skip
+    return passes(_LAYER, "ahead", f"{words}: no time for the work of the {num_seen} updates seen")
 
 
 def judge_tails(tails: Sequence[Tail], *, least_effect: float) -> Finding | None:

@@ -23,6 +23,8 @@ class Use:
     why: str
     what: str
     line: int
+    update: int | None = None
+    """The update from which on it acts, where it compares the number of the update with one."""
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -130,8 +132,10 @@ class _Reader(ast.NodeVisitor):
                 return fold_text(key) or "?"
         return None
 
-    def add(self, severity: Severity, why: str, what: str, node: ast.AST) -> None:
-        self.found.append(Use(severity, why, what, getattr(node, "lineno", 0)))
+    def add(
+        self, severity: Severity, why: str, what: str, node: ast.AST, *, update: int | None = None
+    ) -> None:
+        self.found.append(Use(severity, why, what, getattr(node, "lineno", 0), update))
 
     def look_up(self, dotted: str, node: ast.AST) -> None:
         """Note a dotted name that the rules speak of, by its longest match."""
@@ -161,6 +165,8 @@ class _Reader(ast.NodeVisitor):
         dotted = self.dotted(node) or ""
         self.look_up(dotted, node)
         self._look_up_attribute(node.attr, node)
+        if node.attr == "__dict__" and self._is_frozen(node.value):
+            self.add("refuse", _REPLACES, dotted, node)
         if not isinstance(node.value, ast.Name):
             self.visit(node.value)
 
@@ -249,9 +255,13 @@ class _Reader(ast.NodeVisitor):
         elif plain == "getattr" and len(node.args) >= 2:
             self.look_up(self.dotted(node) or "", node)
             self._look_up_attribute(fold_text(node.args[1]) or "", node)
+        elif plain.endswith("import_module") and node.args and fold_text(node.args[0]) is None:
+            self.add("refuse", "imports what cannot be read", plain, node)
         elif plain.endswith(("import_module", "patch.object", "mock.patch")):
             self.look_up(self.dotted(node) or "", node)
-        if plain in {"vars", "globals"} and node.args:
+        if plain == "vars" and node.args and self._is_frozen(node.args[0]):
+            self.add("refuse", _REPLACES, f"vars({self.dotted(node.args[0])})", node)
+        elif plain in {"vars", "globals"} and node.args:
             self.add("note", "reaches into a namespace", plain, node)
         if plain.endswith(".join"):
             self._read_text(fold_text(node), node)
@@ -274,15 +284,28 @@ class _Reader(ast.NodeVisitor):
             self.add("refuse", _WRITES, place, node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        sides = [node.left, *node.comparators]
-        names = {each.id for each in sides if isinstance(each, ast.Name)}
-        names |= {each.attr for each in sides if isinstance(each, ast.Attribute)}
+        terms = [each for side in (node.left, *node.comparators) for each in _terms_of(side)]
+        names = {each.id for each in terms if isinstance(each, ast.Name)}
+        names |= {each.attr for each in terms if isinstance(each, ast.Attribute)}
         counts = [
             each.value
-            for each in sides
+            for each in terms
             if isinstance(each, ast.Constant) and type(each.value) is int and each.value > 1
         ]
         if names & rules.STEP_NAMES and counts:
-            what = f"{sorted(names & rules.STEP_NAMES)[0]} against {counts[0]}"
-            self.add("note", "acts by the number of the update", what, node)
+            what = f"{sorted(names & rules.STEP_NAMES)[0]} against {max(counts)}"
+            self.add("note", "acts by the number of the update", what, node, update=max(counts))
         self.generic_visit(node)
+
+    def _is_frozen(self, node: ast.AST) -> bool:
+        return f"{self.dotted(node) or ''}.".startswith(rules.FROZEN_MODULES)
+
+
+def _terms_of(side: ast.AST) -> list[ast.AST]:
+    """Give what a side of a comparison is reckoned from; of a remainder, only what is divided."""
+    match side:
+        case ast.BinOp(left=left, op=ast.Mod()):
+            return _terms_of(left)
+        case ast.BinOp(left=left, right=right):
+            return [*_terms_of(left), *_terms_of(right)]
+    return [side]

@@ -306,7 +306,23 @@ def test_preparation_that_grows_with_the_updates_ahead_is_refused(bench):
         blocks.append(replace(block, launches=tuple(launches)))
     verdict = judge_confirmation(replace(case, blocks=tuple(blocks)))
     assert verdict.ruling is Ruling.FAIL
-    assert {each.check for each in verdict.reasons} == {"cold_start"}
+    assert {each.check for each in verdict.reasons} == {"cold_start", "ahead"}
+
+
+@pytest.mark.parametrize(("cold_s", "ruling"), [(4.0, Ruling.PASS), (9.0, Ruling.INCONCLUSIVE)])
+def test_a_start_that_could_hold_the_work_of_all_updates_is_inconclusive(bench, cold_s, ruling):
+    case = confirmation_of(bench)
+    blocks = [
+        replace(block, launches=tuple(
+            launch if letter == "A"
+            else timed_launch(Recipe(), Clock(update_s=0.08, cold_s=cold_s, seed=number), "x")
+            for letter, launch in zip(block.order, block.launches, strict=True)
+        ))
+        for number, block in enumerate(case.blocks)
+    ]  # fmt: skip
+    verdict = judge_confirmation(replace(case, blocks=tuple(blocks)))
+    assert verdict.ruling is ruling
+    assert {each.check for each in verdict.reasons} == ({"ahead"} if cold_s > 5 else set())
 
 
 def test_the_speedup_is_of_the_baselines_own_reference(bench):

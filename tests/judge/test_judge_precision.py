@@ -61,10 +61,25 @@ def test_a_class_that_only_the_reference_shows_at_a_mark_is_inconclusive(bench, 
     assert rulings(case)[kind] == "inconclusive"
 
 
-def test_matmuls_must_show_at_one_mark_and_need_not_at_the_others(bench):
-    case = with_marks(bench.trained(Recipe()), census={"matmul": {}})
+def noting(case, note):
+    launch = case.candidate
+    evidence = launch.evidence.model_copy(update={"notes": (note,)})
+    return replace(case, candidate=changed_launch(launch, evidence))
+
+
+@pytest.mark.parametrize("note", [
+    "update 16: only compiled nodes in the graph, no matmul to be seen",
+    "CUDA graphs: a captured backward; its replays cannot be seen",
+])  # fmt: skip
+def test_matmuls_of_compiled_code_must_show_at_one_mark_and_need_not_at_the_others(bench, note):
+    case = noting(with_marks(bench.trained(Recipe()), census={"matmul": {}}), note)
     assert rulings(case)["matmul"] == "pass"
     case = with_marks(case, census={"matmul": {}}, update=WINDOW.warmup_updates)
+    assert rulings(case)["matmul"] == "inconclusive"
+
+
+def test_a_timed_update_whose_graph_holds_no_matmul_is_inconclusive(bench):
+    case = with_marks(bench.trained(Recipe()), census={"matmul": {}})
     assert rulings(case)["matmul"] == "inconclusive"
 
 
