@@ -32,6 +32,7 @@ from infrarsi.execute.rendezvous import (
     with_own_meeting_place,
 )
 from infrarsi.execute.sandbox import (
+    DOOR,
     Room,
     Tier,
     allowed_environment,
@@ -108,8 +109,9 @@ def launch(plan: LaunchPlan) -> Launch:
     """
     with short_folder() as short:
         # A Unix socket's path may not exceed 107 bytes, and a repository's can.
-        link = short / "s"
-        link.symlink_to(plan.room.scratch)
+        door, link = plan.room.scratch / DOOR, short / "s"
+        door.mkdir(exist_ok=True)
+        link.symlink_to(door)
         channel = Channel(link / "channel")
         try:
             return _Watch(plan, channel).run()
@@ -191,7 +193,7 @@ class _Watch:
             env.pop(name, None)
         scratch = seen_scratch(plan.room, plan.tier)
         paths = [str(plan.witness), *filter(None, [env.get("PYTHONPATH")])]
-        options = {**plan.witness_options, "channel": str(scratch / "channel")}
+        options = {**plan.witness_options, "channel": str(scratch / DOOR / "channel")}
         if plan.tier is Tier.PROCESS_GROUP:
             options["channel"] = str(self.channel.place)
             options["moved"] = [str(plan.room.tree), str(plan.room.root)]

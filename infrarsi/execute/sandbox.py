@@ -14,6 +14,9 @@ INSIDE = Path("/tmp/infrarsi")
 """Where a contained trial sees its scratch folder."""
 GIT_FOLDER, GIT_FILE = "git", "gitfile"
 """Where in the scratch folder the trial's own ``.git`` is laid out."""
+DOOR = "door"
+"""Where in the scratch folder the parent listens. Mounted read-only: a trial can connect, and can
+neither rename the socket nor put another in its place."""
 
 _PASSED_ON = frozenset({
     "PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TERM", "VIRTUAL_ENV", "LD_LIBRARY_PATH",
@@ -158,6 +161,8 @@ def _in_bubblewrap(argv: Sequence[str], room: Room, *, folder: str) -> list[str]
         place = os.path.normpath(room.root / name)  # it may lie outside
         command += ["--ro-bind", place, place]
     command += ["--bind", str(room.scratch), str(INSIDE)]
+    if (room.scratch / DOOR).exists():
+        command += ["--ro-bind", str(room.scratch / DOOR), str(INSIDE / DOOR)]
     if room.git_objects is not None:
         command += ["--ro-bind", str(room.git_objects), str(INSIDE / GIT_FOLDER / "objects")]
     return [*command, "--chdir", str(room.root / folder), "--", *argv]

@@ -161,3 +161,23 @@ def test_a_loud_program_does_not_block(run_program):
     done = run_program(source, deadline_s=60)
     assert done.outcome is Outcome.OK
     assert len(done.log) <= 1 << 20
+
+
+def test_a_contained_program_cannot_put_its_own_socket_in_the_channels_place(run_program, tier):
+    if tier is not Tier.BUBBLEWRAP:
+        return  # nothing stops it there, as its name says
+    done = run_program(
+        "place = json.loads(os.environ['INFRARSI_WITNESS'])['channel']\n"
+        "door = os.path.dirname(place)\n"
+        "for change in (lambda: os.rename(place, place + '2'), lambda: os.unlink(place),\n"
+        "               lambda: os.rename(door, door + '2'), lambda: open(door + '/x', 'w')):\n"
+        "    try:\n"
+        "        change()\n"
+        "        print('CHANGED')\n"
+        "    except OSError as error:\n"
+        "        print('refused', error.errno)\n"
+        "channel = connect()\nupdates(channel, 1, 1000, pause=0.01)\n"
+    )
+    assert done.outcome is Outcome.OK
+    assert done.log.count(b"refused") == 4
+    assert b"CHANGED" not in done.log
