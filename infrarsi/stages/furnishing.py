@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from infrarsi.edits.surface import within_surface
@@ -10,7 +10,7 @@ from infrarsi.errors import EditError
 from infrarsi.stages.workspace import Workspace
 
 
-def refuse_outside(workspace: Workspace, files: Mapping[str, bytes]) -> None:
+def refuse_outside(workspace: Workspace, paths: Iterable[str]) -> None:
     """Refuse patches of what no patch may touch, before anything is launched.
 
     Raises
@@ -18,7 +18,7 @@ def refuse_outside(workspace: Workspace, files: Mapping[str, bytes]) -> None:
     EditError
         A path lies in a submodule, or is not among the files that a patch may edit.
     """
-    for path in files:
+    for path in paths:
         inside = next(
             (link for link in workspace.gitlinks if f"{path}/".startswith(f"{link}/")), None
         )

@@ -142,8 +142,9 @@ def _draft(workspace: Workspace, request: Request) -> Trial:
 def _patched(
     workspace: Workspace, candidate: Candidate, patches: Mapping[str, Patch]
 ) -> tuple[dict[str, bytes], Invocation]:
-    files = combine(workspace.sources, [patches[name] for name in candidate.patches])
-    refuse_outside(workspace, files)
+    carried = [patches[name] for name in candidate.patches]
+    refuse_outside(workspace, (edit.path for patch in carried for edit in patch.edits))
+    files = combine(workspace.sources, carried)
     present = {**workspace.sources, **files}
     invocation = invocation_of(workspace.contract.task, candidate.knobs, present)
     return {**files, **invocation.files}, invocation
@@ -256,7 +257,8 @@ def _witness_options(
     window = workspace.contract.task.window
     marks = {0, window.warmup_updates, workspace.hidden_mark, window.last_update}
     if stop < window.last_update:
-        marks.add(last - 1)  # a rehearsal sees the optimizer's state too
+        # A rehearsal sees the optimizer's state too; what is due at its stop would be lost with it.
+        marks = {mark for mark in marks if mark < last} | {last - 1}
     perturb = None
     if request.perturb_ulps is not None:
         perturb = {"ulps": request.perturb_ulps, "seed": 1000 + request.replicate}

@@ -177,6 +177,7 @@ def test_an_edit_outside_the_surface_or_through_a_link_is_refused_before_any_lau
     with opened(speaking.root) as workspace:
         for path, search, said in (
             ("data.py", "", "data.py is not among the files that a patch may edit"),
+            ("data.py", "x = 1", "data.py is not among the files that a patch may edit"),
             ("link.py", "", "link.py leads through a symbolic link or out of the tree"),
         ):
             patch = patch_of("stray", path=path, search=search, replace="x = 2\n")
