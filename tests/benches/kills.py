@@ -132,7 +132,9 @@ def processes_of(place: Path, *, within_s: float) -> list[str]:
     """Give the processes that work in a place or name it, if they do not end in time."""
     end = time.monotonic() + within_s
     while True:
-        found = [each for each in map(described, Path("/proc").glob("[0-9]*")) if str(place) in each]
+        found = [
+            each for each in map(described, Path("/proc").glob("[0-9]*")) if str(place) in each
+        ]
         if not found or time.monotonic() >= end:
             return found
         time.sleep(0.5)
