@@ -71,7 +71,7 @@ class Session:
 
 SESSIONS = {
     "tiny_gpt": Session(
-        "python train.py --n-layer 8", 3_000_000_000, before=("python data.py",),
+        "python train.py --n-layer 4 --block-size 256", 3_000_000_000, before=("python data.py",),
         claim=r"^step +(\d+) .* ([\d,.a-z-]+) tokens/s",
     ),
     "tiny_moe": Session(
