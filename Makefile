@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench-witness bench-null bench-handmade bench-interpreters bench-examples bench-kills bench-judge clean
+.PHONY: demo test check bench-witness bench-null bench-handmade bench-interpreters bench-examples bench-kills bench-judge bench-recheck clean
 
 demo: $(INSTALLED)
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -46,6 +46,10 @@ bench-kills: $(READY)
 bench-judge: $(READY)
 	$(BIN)/python tests/benches/judge.py
 	$(BIN)/python tests/benches/judge.py --confirm
+
+# PLACE: a repository with a finished search
+bench-recheck: $(READY)
+	$(BIN)/python tests/benches/recheck.py $(PLACE)
 
 # What a user installs; and what a developer does besides.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import typer
 
-from infrarsi.cli.looking import report, status
+from infrarsi.cli.looking import recheck, report, show, status
 from infrarsi.cli.measuring import doctor, init, run
 from infrarsi.cli.options import parse_bytes, parse_seconds
 from infrarsi.cli.promoting import apply, gate
@@ -28,7 +28,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_COMMANDS: tuple[Callable[..., None], ...] = (doctor, run, status, report, apply, gate)
+_COMMANDS: tuple[Callable[..., None], ...] = (
+    doctor,
+    run,
+    status,
+    report,
+    show,
+    recheck,
+    apply,
+    gate,
+)
 """In the order in which the help lists them, after ``init``."""
 
 app.command(context_settings={"allow_interspersed_args": False})(init)

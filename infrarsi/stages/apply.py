@@ -151,7 +151,7 @@ def judge_blocks(
         {
             "verdict": verdict.model_dump(mode="json"), "blocks": rows, "attempt": attempt,
             "alpha": alpha_for_attempt(attempt), "threshold": acceptance_threshold(confirmation),
-            "candidate": candidate.model_dump(mode="json"),
+            "candidate": candidate.model_dump(mode="json"), "planned_blocks": planned,
         },
     )  # fmt: skip
     return verdict

@@ -10,17 +10,16 @@ from statistics import median
 
 from infrarsi.errors import UsageError
 from infrarsi.execute.machine import measure_peak_flops
-from infrarsi.judge.bands import bands_from_null
 from infrarsi.judge.deviations import deviations
-from infrarsi.judge.speedup import interval_of_times, least_detectable, noise_and_bias
+from infrarsi.judge.speedup import least_detectable
 from infrarsi.judge.timing import cold_start_s
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.machine import Machine, differences
 from infrarsi.records.trial import Outcome, Trial
+from infrarsi.stages.calibration import calibrate
 from infrarsi.stages.history import History
-from infrarsi.stages.judging import measured_update_s
 from infrarsi.stages.reference import refuse_failed_reference, refuse_unseen_metrics
 from infrarsi.stages.trial import Request, evidence_of, perform_trial
 from infrarsi.stages.workspace import Workspace
@@ -204,28 +203,26 @@ def baseline_of(
     """Derive the baseline from the launches of a calibration: equal ones, and disturbed ones."""
     task, plan = workspace.contract.task, workspace.contract.plan
     seen = {trial.trial_id: evidence_of(workspace, trial) for trial in (*aa, *nulls)}
-    times = [measured for trial in aa if (measured := measured_update_s(workspace, trial))]
     reference = seen[aa[0].trial_id]
-    null_set = [("the reference again", seen[t.trial_id]) for t in aa[1:]]
-    null_set += [(t.arm, seen[t.trial_id]) for t in nulls]
-    noise_sd, bias = noise_and_bias(times)
-    update_s = interval_of_times(times)
+    found = calibrate(
+        task, [seen[t.trial_id] for t in aa], [(t.arm, seen[t.trial_id]) for t in nulls]
+    )
     parameters = sum(math.prod(shape) for shape in reference.marks[0].shapes)
     tokens = reference.tokens_per_update
     flops = 6.0 * parameters * tokens if parameters and tokens else None
     return Baseline(
         task_digest=task.digest(), machine_digest=machine.digest(),
         trials=tuple(t.trial_id for t in aa), null_trials=tuple(t.trial_id for t in nulls),
-        update_s=update_s,
+        update_s=found.update_s,
         cold_start_s=median(cold_start_s(seen[t.trial_id]) for t in aa),
         launch_s=median(t.wall_s for t in aa),
         peak_bytes=max(t.peak_bytes or 0 for t in aa),
         phase_share=phase_share(seen[t.trial_id] for t in aa),
-        mfu=flops / update_s.point / peak_flops if flops else None,
+        mfu=flops / found.update_s.point / peak_flops if flops else None,
         flops_per_update=flops, peak_flops=peak_flops, num_parameters=parameters or None,
-        noise_sd=noise_sd, bias=bias,
-        least_detectable=least_detectable(noise_sd, plan.confirmation_blocks),
-        bands=bands_from_null(reference, null_set, task.numerics, task.window),
+        noise_sd=found.noise_sd, bias=found.bias,
+        least_detectable=least_detectable(found.noise_sd, plan.confirmation_blocks),
+        bands=found.bands,
         nondeterministic=_differs(workspace, reference, [seen[t.trial_id] for t in aa[1:]]),
         reference_trial=aa[0].trial_id,
         wall_s=sum(t.wall_s for t in (*aa, *nulls)),

@@ -38,6 +38,7 @@ from infrarsi.stages.reference import (
 from infrarsi.stages.settings import draft_settings, read_program
 from infrarsi.stages.trial import Request, evidence_of, perform_trial
 from infrarsi.stages.workspace import STATE_FOLDER, Workspace
+from infrarsi.store.artifacts import Artifacts
 from infrarsi.store.contract import CONTRACT_FILE, hash_files, read_contract, write_contract
 from infrarsi.store.ledger import open_ledger
 
@@ -144,6 +145,7 @@ def lock_task(start: Path, draft: Draft) -> Locked:
             contract = _with_memory(contract, draft, evidence, choice)
             lock = _lock(repository, contract)
             write_contract(repository.root / CONTRACT_FILE, contract)
+        Artifacts(state / "artifacts").put(contract.task.to_bytes())  # by the digest in the lock
         ledger.append("locked", lock.model_dump(mode="json"))
         shutil.rmtree(state / "caches", ignore_errors=True)  # of candidates of another lock
     mended = (f"Note: {ledger.repaired}",) if ledger.repaired else ()

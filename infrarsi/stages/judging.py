@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from infrarsi.judge.case import Block, Case, Confirmation, Launch
 from infrarsi.judge.decide import judge_screen
@@ -10,20 +11,21 @@ from infrarsi.judge.facts import ChangedFile, LaunchFacts
 from infrarsi.judge.timing import steady_update_s
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate, Patch
+from infrarsi.records.task import Task
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Verdict
 from infrarsi.stages.history import History
-from infrarsi.stages.trial import evidence_of, source_of
+from infrarsi.stages.trial import Keeper, evidence_of, source_of
 from infrarsi.stages.workspace import Workspace
 
 
-def launch_of(workspace: Workspace, trial: Trial) -> Launch:
+def launch_of(keeper: Keeper, trial: Trial) -> Launch:
     """Give a trial as the judge reads it."""
     facts = LaunchFacts(
         trial_id=trial.trial_id, outcome=trial.outcome, reason=trial.reason,
         stop_update=trial.stop_update, wall_s=trial.wall_s,
     )  # fmt: skip
-    return Launch(evidence_of(workspace, trial), facts, source_of(workspace, trial))
+    return Launch(evidence_of(keeper, trial), facts, source_of(keeper, trial))
 
 
 def measured_update_s(workspace: Workspace, trial: Trial) -> float | None:
@@ -57,6 +59,15 @@ def reference_of(workspace: Workspace, history: History, baseline: Baseline) -> 
     return launch_of(workspace, history.trials[baseline.reference_trial])
 
 
+@dataclass(frozen=True)
+class Court:
+    """What the candidates of one baseline are held against."""
+
+    task: Task
+    baseline: Baseline
+    reference: Launch
+
+
 def confirmation_of(
     workspace: Workspace,
     history: History,
@@ -66,23 +77,42 @@ def confirmation_of(
     planned: int,
     attempt: int,
 ) -> Confirmation:
-    """Give a confirmation as the judge reads it: each block's order, and its launches."""
+    """Give a confirmation against the baseline in force, as the judge reads it."""
     baseline = history.baseline
-    assert baseline is not None, "a confirmation has a baseline"
+    assert baseline is not None, "a confirmation starts with a baseline"
+    reference = reference_of(workspace, history, baseline)
+    court = Court(workspace.contract.task, baseline, reference)
+    return confirmation_in(
+        workspace, court, candidate, blocks, planned=planned, attempt=attempt, history=history,
+        patches=history.patches,
+    )  # fmt: skip
+
+
+def confirmation_in(
+    keeper: Keeper,
+    court: Court,
+    candidate: Candidate,
+    blocks: Sequence[tuple[str, Sequence[Trial]]],
+    *,
+    planned: int,
+    attempt: int,
+    history: History,
+    patches: Mapping[str, Patch],
+) -> Confirmation:
+    """Give a confirmation against any baseline of a search, with the patches as they were then."""
     return Confirmation(
-        subject=candidate.short_id(), task=workspace.contract.task, baseline=baseline,
-        reference=reference_of(workspace, history, baseline),
+        subject=candidate.short_id(), task=court.task, baseline=court.baseline,
+        reference=court.reference,
         blocks=tuple(
-            Block(order, tuple(launch_of(workspace, trial) for trial in trials))
+            Block(order, tuple(launch_of(keeper, trial) for trial in trials))
             for order, trials in blocks
         ),
-        planned_blocks=planned, attempt=attempt,
-        changed=changes_of(workspace, candidate, history.patches),
+        planned_blocks=planned, attempt=attempt, changed=changes_of(keeper, candidate, patches),
     )  # fmt: skip
 
 
 def changes_of(
-    workspace: Workspace, candidate: Candidate, patches: Mapping[str, Patch]
+    keeper: Keeper, candidate: Candidate, patches: Mapping[str, Patch]
 ) -> tuple[ChangedFile, ...]:
     """Give what a candidate's patches change, edit by edit, for the audit."""
     return tuple(

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from infrarsi import witness
 from infrarsi.edits.combine import combine
@@ -28,6 +28,7 @@ from infrarsi.records.evidence import Evidence, read_evidence
 from infrarsi.records.trial import Outcome, Purpose, Trial
 from infrarsi.stages.furnishing import provide_inputs, refuse_outside
 from infrarsi.stages.workspace import Workspace
+from infrarsi.store.artifacts import Artifacts
 from infrarsi.store.contract import hash_files, stamp_files
 
 _SKETCH_ELEMENTS = 64
@@ -113,18 +114,26 @@ def _attempt(
     return trial.model_copy(update={"outcome": outcome, "reason": reason, "wall_s": spent_s})
 
 
-def evidence_of(workspace: Workspace, trial: Trial) -> Evidence:
+class Keeper(Protocol):
+    """Who holds the evidence of trials: a workspace, or whoever reads one."""
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """The evidence, by digest."""
+
+
+def evidence_of(keeper: Keeper, trial: Trial) -> Evidence:
     """Read the evidence that a trial left."""
     if trial.evidence_digest is None:
         return Evidence()
-    return read_evidence(workspace.artifacts.get(trial.evidence_digest).splitlines())
+    return read_evidence(keeper.artifacts.get(trial.evidence_digest).splitlines())
 
 
-def source_of(workspace: Workspace, trial: Trial) -> SourceFacts | None:
+def source_of(keeper: Keeper, trial: Trial) -> SourceFacts | None:
     """Read what was seen of a trial's source before and after it ran."""
     if trial.source_digest is None:
         return None
-    return SourceFacts.from_bytes(workspace.artifacts.get(trial.source_digest))
+    return SourceFacts.from_bytes(keeper.artifacts.get(trial.source_digest))
 
 
 def _draft(workspace: Workspace, request: Request) -> Trial:

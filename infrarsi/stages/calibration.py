@@ -1,0 +1,43 @@
+"""What a baseline's launches say under today's rules: spread, bias, and the allowed deviations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infrarsi.judge.bands import bands_from_null
+from infrarsi.judge.speedup import interval_of_times, noise_and_bias
+from infrarsi.judge.timing import steady_update_s
+from infrarsi.records.baseline import Band
+from infrarsi.records.estimate import Estimate
+from infrarsi.records.evidence import Evidence
+from infrarsi.records.task import Task
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What judging rests on besides the reference's launch itself."""
+
+    update_s: Estimate
+    noise_sd: float
+    bias: float
+    bands: tuple[Band, ...]
+
+
+def calibrate(
+    task: Task, equal: Sequence[Evidence], disturbed: Sequence[tuple[str, Evidence]]
+) -> Calibration:
+    """Derive it from equal launches, of which the first is the reference, and disturbed ones.
+
+    Raises
+    ------
+    ValueError
+        They are too few, or did not get to the window's end.
+    """
+    times = [steady_update_s(each, task.window) for each in equal]
+    nulls = [("the reference again", each) for each in equal[1:]] + list(disturbed)
+    noise_sd, bias = noise_and_bias(times)
+    return Calibration(
+        update_s=interval_of_times(times), noise_sd=noise_sd, bias=bias,
+        bands=bands_from_null(equal[0], nulls, task.numerics, task.window),
+    )  # fmt: skip

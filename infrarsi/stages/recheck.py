@@ -1,0 +1,178 @@
+"""recheck: every stored verdict, reached anew from its evidence under today's rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+from infrarsi.errors import InconclusiveError, LedgerError, RejectedError
+from infrarsi.judge.rules import CHANGES, RULES
+from infrarsi.records.recheck import CheckChange, NotJudged, Recheck, Rejudged, RulesGroup
+from infrarsi.records.verdict import Finding, Layer, Ruling, Verdict
+from infrarsi.stages.docket import Docket, Judged
+from infrarsi.stages.rejudging import Bench, wanted
+from infrarsi.stages.report import words_of
+from infrarsi.stages.workspace import Workspace
+from infrarsi.store.read_ahead import read_ahead
+
+_Reached: TypeAlias = tuple[Judged, Verdict]
+_BY_GRAVITY = (Ruling.PASS, Ruling.INCONCLUSIVE, Ruling.FAIL)
+_NAMED = 3
+
+
+def recheck(workspace: Workspace) -> Recheck:
+    """Judge again whatever was judged, and say what came out otherwise; nothing is written.
+
+    Screenings and whole confirmations are judged from the stamped events and the facts of their
+    source. The bands they are held against are derived anew too, once for each baseline.
+    """
+    docket = Docket.of(workspace.ledger.events)
+    with read_ahead(workspace.artifacts, wanted(docket)) as artifacts:
+        bench = Bench(workspace, artifacts)
+        found = [(judged, bench.again(judged)) for judged in docket.verdicts]
+    reached = [(judged, now) for judged, now in found if isinstance(now, Verdict)]
+    lost = [(judged, why) for judged, why in found if isinstance(why, str)]
+    versions = sorted({judged.verdict.rules for judged, _ in reached}, reverse=True)
+    groups = tuple(
+        _group(version, [each for each in reached if each[0].verdict.rules == version])
+        for version in versions
+    )
+    return Recheck(
+        rules=RULES, num_trials=len(docket.trials), num_verdicts=len(reached),
+        num_judged_again=len(_names(judged for judged, _ in reached)),
+        num_calibrations=bench.num_calibrations, groups=groups, lost=_lost(lost),
+        notes=tuple(_unannounced(groups)), ledger_head=workspace.ledger.head,
+    )  # fmt: skip
+
+
+def refuse_unless_upheld(found: Recheck) -> None:
+    """Refuse where something that was accepted would not be accepted today.
+
+    Raises
+    ------
+    RejectedError
+        It would be refused.
+    LedgerError
+        It, or something else, cannot be judged any more.
+    InconclusiveError
+        It would be inconclusive.
+    """
+    refused = [each for each in found.overturned if each.now is Ruling.FAIL]
+    if refused:
+        raise RejectedError(_overturned(refused, "refused"), hint=_what_to_do(refused))
+    if found.lost:
+        count = sum(each.num_verdicts for each in found.lost)
+        raise LedgerError(
+            f"{count} verdict(s) could not be judged again: {found.lost[0].why}",
+            hint="restore .infrarsi/artifacts from a copy; until then they rest on their word "
+            "alone",
+        )
+    if found.overturned:
+        raise InconclusiveError(
+            _overturned(found.overturned, "inconclusive"), hint=_what_to_do(found.overturned)
+        )
+
+
+def _overturned(cases: Sequence[Rejudged], word: str) -> str:
+    first = sorted(cases, key=lambda each: not each.promoted)
+    named = "; ".join(
+        f"{launches_in_words(each.trials)} ({each.change})" for each in first[:_NAMED]
+    )
+    more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
+    what = "what was promoted" if first[0].promoted else f"{len(cases)} accepted verdict(s)"
+    return f"{what} would be {word} by today's rules: {named}{more}"
+
+
+def _what_to_do(cases: Sequence[Rejudged]) -> str:
+    if any(each.promoted for each in cases):
+        return (
+            "read why above; take the branch back with `infrarsi apply --revert`, or confirm it "
+            "anew"
+        )
+    return "read why above; `infrarsi apply` judges whatever was put forward anew, by today's rules"
+
+
+def launches_in_words(trials: Sequence[str]) -> str:
+    """Name launches: one, or the first and the last of many."""
+    return trials[0] if len(trials) == 1 else f"{trials[0]} to {trials[-1]}"
+
+
+def _names(cases: Iterable[Judged]) -> set[str]:
+    return {trial.trial_id for judged in cases for trial in judged.trials}
+
+
+def _group(version: int, reached: Sequence[_Reached]) -> RulesGroup:
+    pairs = [(judged, now, _differences(judged.verdict, now)) for judged, now in reached]
+    return RulesGroup(
+        rules=version, what=CHANGES.get(version, "not known to this InfraRSI"),
+        num_verdicts=len(reached), num_trials=len(_names(judged for judged, _ in reached)),
+        changed=tuple(
+            _rejudged(judged, now, checks)
+            for judged, now, checks in pairs
+            if checks or now.ruling is not judged.verdict.ruling
+        ),
+    )  # fmt: skip
+
+
+def _rejudged(judged: Judged, now: Verdict, checks: tuple[CheckChange, ...]) -> Rejudged:
+    then = judged.verdict
+    reference = judged.reference.candidate
+    return Rejudged(
+        kind=then.kind, trials=tuple(trial.trial_id for trial in judged.trials),
+        candidate=judged.candidate.short_id(),
+        change=words_of(judged.candidate, reference.knobs), rules=then.rules,
+        then=then.ruling, now=now.ruling, speedup_then=then.speedup, speedup_now=now.speedup,
+        promoted=judged.promoted, checks=checks,
+    )  # fmt: skip
+
+
+def _differences(then: Verdict, now: Verdict) -> tuple[CheckChange, ...]:
+    """Give the checks that rule otherwise; one that passes is as good as one that is silent."""
+    before, after = _gravest(then), _gravest(now)
+    changes = []
+    for key in dict.fromkeys([*after, *before]):
+        old, new = before.get(key), after.get(key)
+        rulings = [each.ruling if each else Ruling.PASS for each in (old, new)]
+        said = new or old
+        if rulings[0] is not rulings[1] and said is not None:
+            changes.append(
+                CheckChange(
+                    layer=said.layer, check=said.check, then=old.ruling if old else None,
+                    now=new.ruling if new else None, reason=said.reason,
+                )
+            )  # fmt: skip
+    return tuple(changes)
+
+
+def _gravest(verdict: Verdict) -> dict[tuple[Layer, str], Finding]:
+    """Give the gravest finding of each check."""
+    found: dict[tuple[Layer, str], Finding] = {}
+    for each in verdict.findings:
+        key = (each.layer, each.check)
+        known = found.get(key)
+        if known is None or _BY_GRAVITY.index(each.ruling) > _BY_GRAVITY.index(known.ruling):
+            found[key] = each
+    return found
+
+
+def _lost(lost: Sequence[tuple[Judged, str]]) -> tuple[NotJudged, ...]:
+    """Gather what could not be judged by its reason, the first first."""
+    return tuple(
+        NotJudged(
+            trials=tuple(dict.fromkeys(t.trial_id for each in cases for t in each.trials)),
+            num_verdicts=len(cases), why=why,
+            accepted=any(each.verdict.ruling is Ruling.PASS for each in cases),
+        )
+        for why in dict.fromkeys(why for _, why in lost)
+        if (cases := [judged for judged, said in lost if said == why])
+    )  # fmt: skip
+
+
+def _unannounced(groups: Sequence[RulesGroup]) -> Iterator[str]:
+    """Tell of verdicts that differ though the rules are said to be the same."""
+    count = sum(len(group.changed) for group in groups if group.rules == RULES)
+    if count:
+        yield (
+            f"{count} verdict(s) of rules version {RULES}, which is today's, came out otherwise: "
+            "the judge was changed without a new version, or a library that it reckons with was"
+        )

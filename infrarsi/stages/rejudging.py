@@ -1,0 +1,175 @@
+"""Reaching a stored verdict anew, from what was kept of its launches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeAlias
+
+from infrarsi.errors import LedgerError
+from infrarsi.judge.case import Case
+from infrarsi.judge.decide import judge_confirmation, judge_screen
+from infrarsi.records.baseline import Baseline
+from infrarsi.records.task import Task
+from infrarsi.records.trial import Trial
+from infrarsi.records.verdict import Ruling, Verdict
+from infrarsi.stages.calibration import calibrate
+from infrarsi.stages.docket import Docket, Judged
+from infrarsi.stages.judging import Court, changes_of, confirmation_in, launch_of
+from infrarsi.stages.trial import evidence_of
+from infrarsi.stages.workspace import Workspace
+from infrarsi.store.artifacts import Artifacts
+from infrarsi.store.contract import CONTRACT_FILE
+
+_Launches: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
+"""The equal and the disturbed launches of a baseline, by id: what it is derived from."""
+
+
+class Bench:
+    """Judges again; what a baseline gives is derived once."""
+
+    def __init__(self, workspace: Workspace, artifacts: Artifacts) -> None:
+        self.artifacts = artifacts
+        self._workspace = workspace
+        self._courts: dict[_Launches, Court | LedgerError | ValueError] = {}
+
+    @property
+    def num_calibrations(self) -> int:
+        """How many baselines were derived anew."""
+        return sum(isinstance(each, Court) for each in self._courts.values())
+
+    def again(self, judged: Judged) -> Verdict | str:
+        """Give the verdict of today, or say why there is none."""
+        try:
+            court = self.court(judged)
+            if judged.verdict.kind == "screen":
+                return judge_screen(self.case(court, judged, judged.trials[0]))
+            return judge_confirmation(
+                confirmation_in(
+                    self, court, judged.candidate, blocks_of(judged),
+                    planned=_planned_blocks(self._workspace, judged),
+                    attempt=int(judged.body["attempt"]),
+                    history=judged.search.history, patches=judged.patches,
+                )
+            )  # fmt: skip
+        except (LedgerError, ValueError) as error:
+            return _why(judged, error)
+
+    def case(self, court: Court, judged: Judged, trial: Trial) -> Case:
+        """Give one launch as a case."""
+        return Case(
+            subject=judged.candidate.short_id(), task=court.task, baseline=court.baseline,
+            candidate=launch_of(self, trial), reference=court.reference,
+            changed=changes_of(self, judged.candidate, judged.patches),
+        )  # fmt: skip
+
+    def court(self, judged: Judged) -> Court:
+        """Give what a verdict is held against.
+
+        Raises
+        ------
+        LedgerError
+            Something that it was derived from is gone, or was altered.
+        ValueError
+            Its launches give no bands by today's rules.
+        """
+        key = _launches_of(judged.baseline)
+        if key not in self._courts:
+            try:
+                self._courts[key] = self._convene(judged)
+            except (LedgerError, ValueError) as error:
+                self._courts[key] = error
+        found = self._courts[key]
+        if not isinstance(found, Court):
+            raise found
+        return found
+
+    def _convene(self, judged: Judged) -> Court:
+        task = self.task(judged.search.lock.task_digest)
+        reference = launch_of(self, judged.reference)
+        equal, disturbed = judged.calibration
+        derived = calibrate(
+            task,
+            [reference.evidence, *(evidence_of(self, trial) for trial in equal[1:])],
+            [(trial.arm, evidence_of(self, trial)) for trial in disturbed],
+        )
+        anew = {
+            "update_s": derived.update_s, "noise_sd": derived.noise_sd, "bias": derived.bias,
+            "bands": derived.bands,
+        }  # fmt: skip
+        return Court(task, judged.baseline.model_copy(update=anew), reference)
+
+    def task(self, digest: str) -> Task:
+        """Give a locked task by its digest.
+
+        Raises
+        ------
+        LedgerError
+            It is not on record, and the contract file holds another.
+        """
+        task = self._workspace.contract.task
+        if task.digest() == digest:
+            return task
+        try:
+            return Task.from_bytes(self.artifacts.get(digest))
+        except LedgerError as error:
+            raise LedgerError(
+                f"the task that was locked ({digest[:12]}) is not on record, and {CONTRACT_FILE} "
+                "holds another",
+                hint=f"put the {CONTRACT_FILE} of then back",
+            ) from error
+
+
+def blocks_of(judged: Judged) -> list[tuple[str, tuple[Trial, ...]]]:
+    """Give a confirmation's blocks: their order, and their launches."""
+    known = {trial.trial_id: trial for trial in judged.trials}
+    return [
+        (row["order"], tuple(known[name] for name in row["trials"]))
+        for row in judged.body["blocks"]
+    ]
+
+
+def wanted(docket: Docket) -> Iterator[str]:
+    """Give the digests of all that is read for the verdicts, in the order in which it is."""
+    convened: set[_Launches] = set()
+    for judged in docket.verdicts:
+        if _launches_of(judged.baseline) not in convened:
+            convened.add(_launches_of(judged.baseline))
+            equal, disturbed = judged.calibration
+            yield from _digests(judged.reference)
+            for trial in (*equal[1:], *disturbed):
+                yield from _digests(trial)[:1]
+        for trial in judged.trials:
+            yield from _digests(trial)
+
+
+def _launches_of(baseline: Baseline) -> _Launches:
+    return baseline.trials, baseline.null_trials
+
+
+def _digests(trial: Trial) -> list[str]:
+    return [each for each in (trial.evidence_digest, trial.source_digest) if each is not None]
+
+
+def _planned_blocks(workspace: Workspace, judged: Judged) -> int:
+    """Give how many blocks were fixed in advance; of old ledgers, what their verdict says of it."""
+    if "planned_blocks" in judged.body:
+        return int(judged.body["planned_blocks"])
+    ran = len(judged.body["blocks"])
+    design = [each for each in judged.verdict.findings if each.check == "design"]
+    if all(each.ruling is Ruling.PASS for each in design):
+        return ran
+    return max(workspace.contract.plan.confirmation_blocks, ran + 1)
+
+
+def _why(judged: Judged, error: Exception) -> str:
+    """Say what is missing, and of which launch."""
+    said = " ".join(str(error).split())[:300]
+    equal, disturbed = judged.calibration
+    for trial in (*judged.trials, *equal, *disturbed):
+        for what, digest in (
+            ("the evidence", trial.evidence_digest),
+            ("what was seen of the source", trial.source_digest),
+        ):
+            if digest is not None and digest[:12] in said:
+                return f"{what} of {trial.trial_id}: {said}"
+    return said
