@@ -60,7 +60,7 @@ def stop_at_random(name: str, moments: int, chance: random.Random) -> str:
     stops: Counter[str] = Counter()
     commands = {
         "doctor": ["doctor"],
-        "run": ["run", "--max-trials", "5"],
+        "run": ["run", "--max-trials", "4"],
         "apply": ["apply", "--blocks", "2"],
     }
     share = {"doctor": moments // 3, "run": moments // 3, "apply": moments - 2 * (moments // 3)}
@@ -114,7 +114,7 @@ def shorten(contract: Path) -> None:
     """Make launches short: nothing is concluded from their times here."""
     loaded = yaml.safe_load(contract.read_text())
     loaded["task"]["window"] = {"warmup_updates": 2, "measured_updates": 6}
-    loaded["plan"]["ablation_rounds"] = 2
+    loaded["plan"]["ablation_rounds"] = 1
     contract.write_text(yaml.safe_dump(loaded, sort_keys=False))
 
 
