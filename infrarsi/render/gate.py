@@ -5,6 +5,7 @@ from __future__ import annotations
 from infrarsi.records.gate import GateReport
 from infrarsi.records.verdict import Ruling
 from infrarsi.render import numbers
+from infrarsi.render.document import printable
 from infrarsi.render.markdown import escaped
 
 _SIGNS = {Ruling.PASS: "✅", Ruling.FAIL: "❌", Ruling.INCONCLUSIVE: "⚠️"}
@@ -33,13 +34,24 @@ def gate_markdown(report: GateReport) -> str:
             for each in report.checks
         ]
         parts.append("\n".join(rows))
-    parts += [f"**{each.check}:** {escaped(each.hint)}" for each in report.refusals if each.hint]
+    parts += [f"**{each.check}:** {_hint(each.hint)}" for each in report.refusals if each.hint]
     if report.revert_branch is not None:
         parts.append(
             f"The branch `{report.revert_branch}` takes it back. It was not pushed: look at it, "
             "then push it and open a pull request."
         )
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _hint(text: str) -> str:
+    """Give what to do, commands in it as code."""
+    pieces = text.split("`")
+    if len(pieces) % 2 == 0:
+        return escaped(text)
+    return "".join(
+        f"`{printable(piece)}`" if index % 2 else escaped(piece)
+        for index, piece in enumerate(pieces)
+    )
 
 
 def _about(report: GateReport) -> str:

@@ -15,7 +15,6 @@ from infrarsi.records.statement import Promoted
 from infrarsi.records.verdict import Finding, Ruling, Verdict
 from infrarsi.stages.apply import ARMS, schedule_of
 from infrarsi.stages.bundle import launches_behind, statement_of
-from infrarsi.stages.doctor import baseline_of
 from infrarsi.stages.gate_opened import Opened
 from infrarsi.stages.gate_trees import is_winner
 from infrarsi.stages.judging import measured_update_s
@@ -113,20 +112,17 @@ def _check_launch(
 
 def check_baseline(opened: Opened) -> str:
     """Check that the allowed deviations are those of the calibration's own launches."""
-    history = opened.history
-    baseline, machine = history.baseline, history.machine
-    if baseline is None or machine is None or baseline.peak_flops is None:
-        raise RejectedError("the bundle holds no calibration", hint=_PROMOTE)
-    aa = [history.trials[name] for name in baseline.trials]
-    nulls = [history.trials[name] for name in baseline.null_trials]
-    due = baseline_of(opened.workspace, machine, aa, nulls, peak_flops=baseline.peak_flops)
+    stated, due = opened.history.baseline, opened.baseline
+    count = len(due.trials) + len(due.null_trials)
+    if not _same_rules(opened):
+        return f"made anew by today's rules from {count} launches: {len(due.bands)} bands"
     for name in type(due).model_fields:
-        if name not in _ON_FAITH and not _same(getattr(baseline, name), getattr(due, name)):
+        if name not in _ON_FAITH and not _same(getattr(stated, name), getattr(due, name)):
             raise RejectedError(
-                f"the baseline's {name} is not what its {len(aa) + len(nulls)} launches give",
+                f"the baseline's {name} is not what its {count} launches give",
                 hint=_PROMOTE,
             )
-    return f"{len(baseline.bands)} bands follow from {len(aa) + len(nulls)} launches"
+    return f"{len(due.bands)} bands follow from {count} launches"
 
 
 def check_verdict(opened: Opened) -> str:
@@ -147,7 +143,7 @@ def check_verdict(opened: Opened) -> str:
         raise RejectedError(
             f"the speedup had to exceed {threshold:.4f}, not {said.threshold:.4f}", hint=_PROMOTE
         )
-    _refuse_other(said.verdict, verdict, same_words=said.infrarsi == __version__)
+    _refuse_other(said.verdict, verdict, same_words=_same_rules(opened))
     speedup = verdict.speedup
     assert speedup is not None, "what passes has its speedup"
     older = "" if said.verdict.rules == rules else f" (it was judged by {said.verdict.rules})"
@@ -155,6 +151,12 @@ def check_verdict(opened: Opened) -> str:
         f"judged again by rules version {rules}{older}: {speedup.point:.2f}x, interval "
         f"[{speedup.low:.3f}, {speedup.high:.3f}], above {threshold:.3f}"
     )
+
+
+def _same_rules(opened: Opened) -> bool:
+    """Tell whether it was judged by the rules, and the words, of this very InfraRSI."""
+    said = opened.bundle.predicate
+    return said.infrarsi == __version__ and said.verdict.rules == opened.judged[0].rules
 
 
 def _refuse_other(said: Verdict, due: Verdict, *, same_words: bool) -> None:

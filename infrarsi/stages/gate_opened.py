@@ -13,14 +13,18 @@ from infrarsi.errors import BundleError
 from infrarsi.execute.git_trees import Entries, commit_of, differing, entries_of, merge_base
 from infrarsi.execute.repository import Repository
 from infrarsi.judge.decide import acceptance_threshold, judge_confirmation
+from infrarsi.records.baseline import Baseline
 from infrarsi.records.plan import Contract
 from infrarsi.records.statement import FOLDER
 from infrarsi.records.verdict import Verdict
 from infrarsi.stages.bundle import Place, PromotedFiles, promoted_files
+from infrarsi.stages.doctor import baseline_of
 from infrarsi.stages.gate_bundle import Bundle, open_bundle
 from infrarsi.stages.history import History
-from infrarsi.stages.judging import confirmation_of
+from infrarsi.stages.judging import Court, confirmation_in, reference_of
 from infrarsi.stages.workspace import Workspace, sources_at
+
+_PROMOTE = "promote again with `infrarsi apply`"
 
 
 @dataclass(frozen=True)
@@ -117,15 +121,29 @@ class Opened:
         return entries_of(repository, self.place.promoted, env=env)
 
     @cached_property
+    def baseline(self) -> Baseline:
+        """What calibration's launches give by today's rules: the stated one is not believed."""
+        history = self.history
+        stated, machine = history.baseline, history.machine
+        if stated is None or machine is None or stated.peak_flops is None:
+            raise BundleError("the bundle holds no calibration", hint=_PROMOTE)
+        aa = [history.trials[name] for name in stated.trials]
+        nulls = [history.trials[name] for name in stated.null_trials]
+        return baseline_of(self.workspace, machine, aa, nulls, peak_flops=stated.peak_flops)
+
+    @cached_property
     def judged(self) -> tuple[Verdict, float]:
         """The verdict on the bundle's evidence under today's rules, and what it must exceed."""
         said, history = self.bundle.predicate, self.history
         rows = [
             (each.order, [history.trials[name] for name in each.trials]) for each in said.blocks
         ]
-        confirmation = confirmation_of(
-            self.workspace, history, said.candidate, rows, planned=len(rows), attempt=said.attempt
-        )
+        reference = reference_of(self.workspace, history, self.baseline)
+        confirmation = confirmation_in(
+            self.workspace, Court(self.contract.task, self.baseline, reference), said.candidate,
+            rows, attempt=said.attempt, history=history, patches=history.patches,
+            planned=history.confirmations[0].body.get("planned_blocks", len(rows)),
+        )  # fmt: skip
         return judge_confirmation(confirmation), acceptance_threshold(confirmation)
 
 

@@ -55,7 +55,10 @@ def check_patch(opened: Opened) -> str:
             f"a patch edits {_some(outside)}, which no patch may edit under the base's contract",
             hint=_AGAIN,
         )
-    return f"{len(edited)} edited file(s), all within the base's surface: {_some(opened.files.all)}"
+    files = opened.files  # applied here, or refused
+    if not files.ran:
+        return "launch settings alone: no file of the training changes"
+    return f"what changes is within the base's surface, and applies: {_some(sorted(files.ran))}"
 
 
 def check_ran(opened: Opened) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 import yaml
 from speaking_user import SPEAKING, git, patch_of
 
+from infrarsi.edits.apply import apply_edits
 from infrarsi.execute.git_trees import entries_of, tree_of
 from infrarsi.execute.repository import Repository
 from infrarsi.execute.signature import sign
@@ -93,27 +94,32 @@ def make_promotion(place):
     git(root, "config", "user.email", "a@example.org")
     commit_all(root, "my training")
     repository = Repository(root)
-    lock = Lock(
-        name=CONTRACT.name, task_digest=CONTRACT.task.digest(), commit=repository.commit(),
-        protected={"README.md": "0" * 64}, inputs={},
-    )  # fmt: skip
+    start = repository.commit()
     keys = {name: make_key(place, name) for name in ("author", "reviewer", "stranger")}
     repository.ignore_locally("/.infrarsi/")
     write_contract(root / "infrarsi.yaml", CONTRACT)
     (root / SIGNERS).write_text(keys["author"][1] + keys["reviewer"][1])
     commit_all(root, "the contract, and who may sign")
-    with open_ledger(root / ".infrarsi", command="test") as ledger:
-        ledger.append("locked", lock.model_dump(mode="json"))
-        workspace = Workspace(repository, CONTRACT, lock, ledger)
-        branch = promote(workspace, key=str(keys["author"][0]))
+    branch = promote_at(repository, start, FASTER, key=str(keys["author"][0]))
     git(root, "branch", "-m", branch, "pull")
     return root
 
 
-def promote(workspace, *, key):
+def promote_at(repository, commit, patch, *, key):
+    """Lock a commit anew, and promote a patch of it; give the branch."""
+    lock = Lock(
+        name=CONTRACT.name, task_digest=CONTRACT.task.digest(), commit=commit,
+        protected={"README.md": "0" * 64}, inputs={},
+    )  # fmt: skip
+    with open_ledger(repository.root / ".infrarsi", command="test") as ledger:
+        ledger.append("locked", lock.model_dump(mode="json"))
+        return promote(Workspace(repository, CONTRACT, lock, ledger), patch, key=key)
+
+
+def promote(workspace, patch, *, key):
     """Write the launches of a calibration and of a confirmation down, and promote the winner."""
     reference = Candidate.of(CONTRACT.task.surface.default_knobs())
-    winner = Candidate.of({"workers": 2}, ["faster"])
+    winner = Candidate.of({"workers": 2}, [patch.name])
     aa = [written(workspace, reference, "baseline", arm, i) for i, arm in enumerate("ABBA")]
     nulls = [
         written(workspace, reference, "null", f"{ulps} ulp", i) for i, ulps in enumerate("149")
@@ -122,14 +128,23 @@ def promote(workspace, *, key):
     ledger, dump = workspace.ledger, {"mode": "json"}
     told = {"baseline": baseline.model_dump(**dump), "machine": MACHINE.model_dump(**dump)}
     ledger.append("baseline", told)
-    patches = {"patches": [FASTER.model_dump(**dump)], "declined": [], "incompatible": []}
+    patches = {"patches": [patch.model_dump(**dump)], "declined": [], "incompatible": []}
     ledger.append("proposed", patches)
     done, number = [], 0
     for order in schedule_of(workspace.lock, attempt=1, blocks=3):
         trials = []
         for letter in order:
             candidate = winner if letter == "B" else reference
-            trials.append(written(workspace, candidate, "confirm", ARMS[letter], number))
+            trials.append(
+                written(
+                    workspace,
+                    candidate,
+                    "confirm",
+                    ARMS[letter],
+                    number,
+                    patch=patch if letter == "B" else None,
+                )
+            )
             number += 1
         done.append((order, trials))
     history = History.of(ledger.events)
@@ -141,14 +156,12 @@ def promote(workspace, *, key):
     return made.branch
 
 
-def written(workspace, candidate, purpose, arm, replicate):
+def written(workspace, candidate, purpose, arm, replicate, *, patch=None):
     """Write one launch into the ledger, as if it had been made."""
     repository, commit = workspace.repository, workspace.lock.commit
     tree = tree_of(repository, commit)
-    if candidate.patches:
-        train = repository.read(commit, ["train.py"])["train.py"]
-        changed = train.replace(b"time.sleep(0.024)", b"time.sleep(0.010)")
-        files = {"train.py": changed}
+    if patch is not None:
+        files = apply_edits(repository.read(commit, ["train.py"]), patch.edits)
         tree = repository.expected_tree(commit, files, objects=workspace.folder / "objects")
     number = len(workspace.ledger.of_kind("trial_started")) + 1
     stop = workspace.stop_update(replicate, arm=f"{purpose}/{arm}")

@@ -1,10 +1,11 @@
 """What is compared are trees and digests: however a promotion is merged, it is the same one."""
 
 import pytest
-from promotions import SIGNERS
-from speaking_user import refused_by
+from promotions import SIGNERS, promote_at
+from speaking_user import patch_of, refused_by
 
 from infrarsi.errors import ContractError, RejectedError, UsageError
+from infrarsi.execute.repository import Repository
 from infrarsi.records.verdict import Ruling
 from infrarsi.stages.gate import gate, raise_for
 
@@ -99,3 +100,22 @@ def test_a_name_that_is_no_commit_and_histories_that_never_met(pull):
     said = refused_by(UsageError, lambda: gate(pull.root, base="main", head="alone"))
     assert "no commit in common" in said
     assert "fetch-depth: 0" in said
+
+
+def test_a_later_promotion_takes_the_place_of_an_earlier_one(pull):
+    pull.git("checkout", "-q", "main")
+    pull.git("merge", "-q", "--no-edit", "pull")
+    still = patch_of("still-faster", path="train.py", search="0.010)", replace="0.009)")
+    repository = Repository(pull.root)
+    branch = promote_at(repository, repository.commit(), still, key=pull.key("author"))
+    passes(pull, base="main", head=branch)
+    pull.git("checkout", "-qB", "pull", branch)
+    names = {each.name for each in pull.statement.subject}
+    assert "patch still-faster" in names
+    assert "patch faster" not in names
+
+    pull.git("checkout", "pull~1", "--", "infrarsi-promotion/statement.json")
+    pull.commit("the statement of the earlier one")
+    report = pull.gate()
+    assert report.ruling is Ruling.FAIL
+    assert "not the evidence that the statement names" in report.refusals[0].reason
