@@ -114,7 +114,7 @@ def shorten(contract: Path) -> None:
     """Make launches short: nothing is concluded from their times here."""
     loaded = yaml.safe_load(contract.read_text())
     loaded["task"]["window"] = {"warmup_updates": 2, "measured_updates": 6}
-    loaded["plan"]["ablation_rounds"] = 1
+    loaded["plan"]["ablation_rounds"] = 2
     contract.write_text(yaml.safe_dump(loaded, sort_keys=False))
 
 
