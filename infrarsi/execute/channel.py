@@ -30,6 +30,8 @@ class Channel:
         self.fault_text: str | None = None
         self.fault_s: float | None = None
         """When an exception of a process that trains was first told of, by the monotonic clock."""
+        self.kept: set[int] = set()
+        """The ranks that have answered a request to keep their state."""
         self._training: set[object] = set()
         """The processes that said hello: a helper's end is no end of the training."""
         self._echoed = False
@@ -54,6 +56,12 @@ class Channel:
             and min(self.ended.values()) >= update
             and all(self.valued.get(rank, 0) >= values for rank in self.ended)
         )
+
+    def tell(self, line: bytes) -> None:
+        """Send a line to every process on the channel; one that does not listen misses it."""
+        for connection in self._partial:
+            with contextlib.suppress(OSError):
+                connection.send(line)
 
     def register(self, selector: selectors.BaseSelector) -> None:
         """Wait for this channel's connections in a selector."""
@@ -127,6 +135,8 @@ class Channel:
                 self.ended[rank] = max(self.ended.get(rank, 0), _number(event, "update"))
             case "values":
                 self.valued[rank] = max(self.valued.get(rank, 0), _number(event, "update"))
+            case "kept":
+                self.kept.add(rank)
             case "fault":
                 self._take_fault(rank, event)
 

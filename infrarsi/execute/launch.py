@@ -16,6 +16,7 @@ from typing import Any
 from infrarsi.execute.channel import Channel
 from infrarsi.execute.disk import FLOOR_BYTES, free_bytes
 from infrarsi.execute.ending import Ending, explain, hung
+from infrarsi.execute.keeping import KEPT, Keep, Keeping
 from infrarsi.execute.process import (
     MARKER,
     Usage,
@@ -74,6 +75,8 @@ class LaunchPlan:
     fault_grace_s: float = 10.0
     """How long a launch may go on after an exception was told of: one rank's end must not wait
     for the others' timeouts."""
+    keep: Keep | None = None
+    """The state to keep after the stop, before the launch is killed."""
     cap_bytes: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     unset: tuple[str, ...] = ()
@@ -131,6 +134,8 @@ class _Watch:
         self.log = bytearray()
         self.pids: list[int] = []
         self.stray_pids: tuple[int, ...] = ()
+        self.keeping = Keeping(plan.keep, folder=seen_scratch(plan.room, plan.tier) / KEPT)
+        self.reached = False
 
     def run(self) -> Launch:
         before = adopt_orphans()
@@ -240,9 +245,13 @@ class _Watch:
     def _ended_by(
         self, process: subprocess.Popen[bytes], *, now: float, started: float
     ) -> str | None:
-        if self._has_reached_stop():
-            return "stop"
-        if process.poll() is not None:
+        ended = process.poll() is not None
+        self.reached = self.reached or self._has_reached_stop()
+        if self.reached:
+            # All that was timed is done; only the keeping of a state may be waited for.
+            late = now - started > self.plan.deadline_s
+            return "stop" if self.keeping.is_over(self.channel) or ended or late else None
+        if ended:
             return "exit"
         fault_s = self.channel.fault_s
         if fault_s is not None and now - fault_s > self.plan.fault_grace_s:

@@ -250,23 +250,27 @@ def _band(
     return Band(metric=name, limit=value, source=source)
 
 
+def arithmetic_floor(metric: Metric, numerics: Numerics) -> tuple[float, str]:
+    """Give the least limit of a metric that the allowed arithmetic needs, and its reason."""
+    single = EPSILON["float32"]
+    dtypes = ["float32", *numerics.matmul, *numerics.gradients]
+    dtypes += ["tf32"] if numerics.tf32 else []
+    lowest = max(dtypes, key=lambda dtype: EPSILON.get(dtype, single))
+    count = _FLOAT32_FLOOR[metric]
+    floor = (count * single, f"the floor of {count:g} float32 epsilons")
+    low = _LOW_FLOOR[metric] * EPSILON.get(lowest, single)
+    if EPSILON.get(lowest, single) > single and low > floor[0]:
+        floor = (low, f"the floor of {_LOW_FLOOR[metric]:g} {lowest} epsilons")
+    return floor
+
+
 def _floors(
     reference: Evidence, numerics: Numerics, window: Window
 ) -> dict[str, tuple[float, str]]:
     """Give the least limit of every metric that the reference shows, and its reason."""
     series = series_of(reference)
     single = EPSILON["float32"]
-    dtypes = ["float32", *numerics.matmul, *numerics.gradients]
-    dtypes += ["tf32"] if numerics.tf32 else []
-    lowest = max(dtypes, key=lambda dtype: EPSILON.get(dtype, single))
-    floors: dict[Metric, tuple[float, str]] = {}
-    for metric in numerics.metrics:
-        count = _FLOAT32_FLOOR[metric]
-        floor = (count * single, f"the floor of {count:g} float32 epsilons")
-        low = _LOW_FLOOR[metric] * EPSILON.get(lowest, single)
-        if EPSILON.get(lowest, single) > single and low > floor[0]:
-            floor = (low, f"the floor of {_LOW_FLOOR[metric]:g} {lowest} epsilons")
-        floors[metric] = floor
+    floors = {metric: arithmetic_floor(metric, numerics) for metric in numerics.metrics}
     stored = max(EPSILON.get(dtype, single) for dtype in (*numerics.parameters, "float32"))
     ratio = _size_over_displacement(reference, window)
     for metric, share in ((Metric.SKETCH, ratio[0]), (Metric.UPDATE_NORM, ratio[1])):

@@ -9,6 +9,7 @@ from infrarsi.judge.facts import ChangedFile, LaunchFacts, SourceFacts
 from infrarsi.judge.series import Series, Sketch, series_of, sketch_of
 from infrarsi.records.baseline import Band, Baseline
 from infrarsi.records.evidence import Evidence
+from infrarsi.records.replayed import ReplaySlot
 from infrarsi.records.task import Task
 
 
@@ -74,6 +75,23 @@ class Block:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """Launches of the reference's own source that replayed what a confirmation's launches kept."""
+
+    slots: tuple[ReplaySlot, ...]
+    of_winner: Launch | None
+    """The launch that replayed the winner's states."""
+    of_reference: Launch | None
+    """The launch that replayed the reference's, nudged: the nulls."""
+
+    @property
+    def trials(self) -> tuple[str, ...]:
+        """The ids of its launches."""
+        both = (self.of_winner, self.of_reference)
+        return tuple(each.facts.trial_id for each in both if each is not None)
+
+
+@dataclass(frozen=True)
 class Confirmation:
     """All launches of a confirmation, in the order in which they ran."""
 
@@ -88,3 +106,5 @@ class Confirmation:
     attempt: int = 1
     """Counts the confirmations of this contract, from 1; it sets the share of alpha spent."""
     changed: tuple[ChangedFile, ...] = ()
+    replay: Replay | None = None
+    """``None``: no update was replayed, which leaves that layer inconclusive."""

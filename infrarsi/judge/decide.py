@@ -11,6 +11,7 @@ from infrarsi.judge.findings import fails, gather, join, passes, soften, unsure
 from infrarsi.judge.integrity import judge_channel, judge_integrity
 from infrarsi.judge.numerics import judge_numerics
 from infrarsi.judge.precision import judge_precision
+from infrarsi.judge.replay import judge_replay
 from infrarsi.judge.rules import RULES
 from infrarsi.judge.slope import judge_ahead, judge_cold_start, judge_slope, judge_tails
 from infrarsi.judge.speedup import alpha_for_attempt, confirm_speedup
@@ -95,8 +96,10 @@ def judge_confirmation(confirmation: Confirmation) -> Verdict:
             [_judge_reference(_case(confirmation, each)) for each in references], arm="reference"
         ),
         _judge_design(confirmation),
+        *judge_replay(confirmation),
     ]
     trials = tuple(each.facts.trial_id for block in confirmation.blocks for each in block.launches)
+    trials += confirmation.replay.trials if confirmation.replay else ()
     speedup = _speedup(confirmation)
     if speedup is None:
         findings.append(
@@ -270,7 +273,7 @@ def _verdict(
 def _missing_layers(findings: Sequence[Finding]) -> list[Finding]:
     """Say which layers had nothing to say: silence is no pass.
 
-    Replay is asked for at promotion only, and says so itself.
+    Replay is asked for at confirmation only, and says so itself.
     """
     spoken = {each.layer for each in findings}
     wanted: list[Layer] = [each for each in get_args(Layer) if each != "replay"]

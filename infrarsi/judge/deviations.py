@@ -85,7 +85,7 @@ def _compare_column(
     broken = [tuple(u for u in arm.non_finite[metric] if u <= length) for arm in (mine, theirs)]
     both = np.isfinite(c) & np.isfinite(r)
     updates = np.flatnonzero(both) + 1
-    signed = _log_ratio(c[both], r[both])
+    signed = log_ratio(c[both], r[both])
     return Deviation(
         updates=updates, values=np.abs(signed), signed=signed,
         missing=_unseen(c, last, except_for=broken[0]),
@@ -100,7 +100,8 @@ def _unseen(values: Floats, last: int, *, except_for: tuple[int, ...]) -> tuple[
     return tuple(int(u) for u in (*unseen, *beyond) if u not in except_for)
 
 
-def _log_ratio(candidate: Floats, reference: Floats) -> Floats:
+def log_ratio(candidate: Floats, reference: Floats) -> Floats:
+    """Give ``log(candidate / reference)``; signs that differ give the relative difference."""
     size_c, size_r = np.abs(candidate), np.abs(reference)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         logs = np.log(size_c) - np.log(size_r)

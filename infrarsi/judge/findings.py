@@ -37,6 +37,11 @@ def join(findings: Iterable[Finding]) -> Ruling:
     return max(rulings, key=_SEVERITY.__getitem__)
 
 
+def gravest(findings: Sequence[Finding]) -> Finding:
+    """Give the finding that weighs most; of equals the first."""
+    return max(findings, key=lambda each: _SEVERITY[each.ruling])
+
+
 def soften(findings: Iterable[Finding], *, hint: str) -> list[Finding]:
     """Turn failures into doubts: for what does not speak against the candidate."""
     return [

@@ -14,6 +14,7 @@ CHANGES: Mapping[int, str] = {
     2: "the slope over hidden stops is taken from the end of the first update, not from the launch",
     3: "inconclusive: code that acts after the last update seen, marks without a matmul in the "
     "graph, a start that could hold the work of all updates seen; refused: ways to the witness",
+    4: "a confirmation replays single updates of the winner through the reference's own code",
 }
 """By version, what it brought; the newest last."""
 

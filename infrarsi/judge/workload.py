@@ -41,7 +41,7 @@ def judge_workload(case: Case) -> list[Finding]:
     if silent:
         return silent
     return [
-        _judge_batches(case),
+        judge_batches(case),
         *(_judge_count(case, name) for name in ("sequences", "tokens", "target_tokens")),
         _judge_size(case),
         *_judge_movement(case),
@@ -86,7 +86,8 @@ def judge_presence(case: Case) -> list[Finding]:
     return []
 
 
-def _judge_batches(case: Case) -> Finding:
+def judge_batches(case: Case) -> Finding:
+    """Check that every update that both arms made saw the same multiset of sequences."""
     # A patch may move the loss into the model, and the targets with it: ids are compared alone
     # then, and the targets are left to the loss.
     alone = _sees_targets(case.candidate.evidence) != _sees_targets(case.reference.evidence)

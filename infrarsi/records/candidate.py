@@ -48,6 +48,10 @@ class Patch(Record):
     """Prior on log(peak memory with it / without it)."""
     cold_start_s: float = Field(default=0.0, ge=0)
     """Extra seconds that a launch with it is thought to take before it is steady: compilation."""
+    state_mapping: dict[str, tuple[str, ...]] = {}
+    """Each parameter that it makes anew, by its name in the model, and those of the reference that
+    it holds, one after the other along the first dimension: one for a rename, several where it
+    fuses them. A patch that does neither needs none."""
 
 
 class Candidate(Record):

@@ -15,6 +15,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from infrarsi.records.base import Record
+from infrarsi.records.replayed import KeptSeen, ReplaySeen, kept_of, replay_of
 from infrarsi.records.samples import Samples
 from infrarsi.records.seen import Fault, MarkSeen, UpdateSeen, is_echo, join_marks
 
@@ -43,6 +44,10 @@ class Evidence(Record):
     """When the witness said that the program ended by itself."""
     notes: tuple[str, ...] = ()
     """What the witness could not see, in its own words."""
+    kept: tuple[KeptSeen, ...] = ()
+    """What each rank says of the state that it was asked to keep."""
+    replayed: tuple[ReplaySeen, ...] = ()
+    """What each rank says of the updates that it was to replay, in order."""
     malformed: int = 0
     """Lines on the channel that were not events of this schema."""
 
@@ -105,6 +110,8 @@ class _Reader:
         self.loaded_files: set[str] = set()
         self.ended_ns: int | None = None
         self.notes: list[str] = []
+        self.kept: list[KeptSeen] = []
+        self.replayed: list[ReplaySeen] = []
         self.malformed = 0
         self._shapes: tuple[list[Any], tuple[tuple[int, ...], ...]] = ([], ())
 
@@ -131,10 +138,19 @@ class _Reader:
             case "bye":
                 if rank == 0:
                     self.ended_ns = t_ns
-            case "note":
-                self.notes.append(str(event["text"]))
+            case "note" | "kept" | "replayed":
+                self._take_answer(event)
             case _:
                 self.malformed += 1
+
+    def _take_answer(self, event: dict[str, Any]) -> None:
+        match event["kind"]:
+            case "kept":
+                self.kept.append(kept_of(event))
+            case "replayed":
+                self.replayed.append(replay_of(event))
+            case _:
+                self.notes.append(str(event["text"]))
 
     def _take_hello(self, rank: int, event: dict[str, Any]) -> None:
         if rank == 0 and self.hello is None:
@@ -198,4 +214,5 @@ class _Reader:
             marks=tuple(join_marks(marks) for _, marks in sorted(self.marks.items()) if 0 in marks),
             loaded_files=tuple(sorted(self.loaded_files)), ended_ns=self.ended_ns,
             notes=tuple(dict.fromkeys(self.notes)), malformed=self.malformed,
+            kept=tuple(self.kept), replayed=tuple(self.replayed),
         )  # fmt: skip

@@ -191,7 +191,7 @@ class Cost(Record):
     cpu_s: float
     gpu_s: float
     by_purpose_s: dict[str, float]
-    """Wall seconds of launches by purpose: baseline, null, screen, ablation, confirm."""
+    """Wall seconds of launches by purpose: baseline, null, screen, ablation, confirm, replay."""
     failed_wall_s: float
     dollars: float | None = None
     """The machine for ``wall_s``, and the language models. ``None``: the machine has no price."""

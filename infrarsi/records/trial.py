@@ -26,7 +26,9 @@ class Outcome(StrEnum):
     """The disk was full: it counts neither for nor against the candidate."""
 
 
-Purpose: TypeAlias = Literal["rehearsal", "baseline", "null", "screen", "ablation", "confirm"]
+Purpose: TypeAlias = Literal[
+    "rehearsal", "baseline", "null", "screen", "ablation", "confirm", "replay"
+]
 
 
 class Trial(Record):
@@ -36,7 +38,8 @@ class Trial(Record):
     candidate: Candidate
     purpose: Purpose
     arm: str = ""
-    """For null launches, which disturbance; for confirmation, ``reference`` or ``winner``."""
+    """For null launches, which disturbance; for confirmation, ``reference`` or ``winner``; for a
+    replay, the arm whose states are replayed."""
     replicate: int = 0
     outcome: Outcome
     tree_digest: str | None = None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import random
 from collections.abc import Callable, Sequence
 
 from infrarsi.errors import InconclusiveError, RejectedError, UsageError
+from infrarsi.execute.keeping import Keep
 from infrarsi.execute.signature import sign
 from infrarsi.judge.decide import acceptance_threshold, judge_confirmation
 from infrarsi.judge.speedup import alpha_for_attempt, confirmation_schedule
@@ -22,6 +24,13 @@ from infrarsi.stages.doctor import require_baseline
 from infrarsi.stages.history import History
 from infrarsi.stages.judging import confirmation_of, measured_update_s
 from infrarsi.stages.limits import Limits, Meter
+from infrarsi.stages.replays import (
+    Pair,
+    draw_pairs,
+    forget_kept,
+    keep_for,
+    replay_kept,
+)
 from infrarsi.stages.trial import Request, perform_trial
 from infrarsi.stages.workspace import Workspace
 
@@ -104,20 +113,33 @@ def confirm(
     none can be tried until it pleases: each attempt spends its own share of the error rate.
     """
     history = History.of(workspace.ledger.events)
-    require_baseline(workspace, history)
+    baseline = require_baseline(workspace, history)
     meter = limits.meter(workspace, history)
     attempt = 1 + max((_attempt_of(history, t) for t in history.trials.values()), default=0)
     blocks = workspace.contract.plan.confirmation_blocks
     schedule = schedule_of(workspace.lock, attempt=attempt, blocks=blocks)
+    chance = random.SystemRandom()
+    pairs = draw_pairs(workspace, schedule, update_s=baseline.update_s.point, chance=chance)
     workspace.begin("apply")
     done = _run_blocks(
-        workspace, history, candidate, schedule, attempt=attempt, meter=meter, tell=tell
-    )
+        workspace, history, candidate, schedule,
+        attempt=attempt, pairs=pairs, meter=meter, tell=tell,
+    )  # fmt: skip
     if not done:
         raise InconclusiveError(
             f"the confirmation was cut short before its first block was whole: {meter.in_words()}",
             hint="allow more with --max-wall or --max-usd",
         )
+    seen = confirmation_of(workspace, history, candidate, done, planned=blocks, attempt=attempt)
+    # Replaying takes two launches more: only where nothing else keeps the winner from passing.
+    open_layers = {each.layer for each in judge_confirmation(seen).reasons}
+    if open_layers == {"replay"} and not meter.is_spent():
+        launched = {trial.replicate: trial for _, trials in done for trial in trials}
+        replay_kept(
+            workspace, history, candidate, launched, pairs=pairs, attempt=attempt, tell=tell
+        )
+        history = History.of(workspace.ledger.events)
+    forget_kept(workspace)
     verdict = judge_blocks(workspace, history, candidate, done, planned=blocks, attempt=attempt)
     if len(done) < blocks:
         tell(f"cut short after {len(done)} of {blocks} blocks: {meter.in_words()}")
@@ -170,6 +192,7 @@ def _run_blocks(
     schedule: Sequence[str],
     *,
     attempt: int,
+    pairs: Sequence[Pair],
     meter: Meter,
     tell: Callable[[str], None],
 ) -> list[tuple[str, list[Trial]]]:
@@ -181,7 +204,9 @@ def _run_blocks(
             if meter.is_spent():
                 return done
             tell(f"block {number + 1} of {len(schedule)} ({order}): {ARMS[letter]}")
-            request = _request(workspace, candidate, letter, attempt, number=4 * number + position)
+            place = 4 * number + position
+            keep = keep_for(workspace, pairs, number=place, arm=ARMS[letter])
+            request = _request(workspace, candidate, letter, attempt, number=place, keep=keep)
             trials.append(perform_trial(workspace, request, patches=history.patches))
         done.append((order, trials))
     return done
@@ -210,7 +235,13 @@ def evidence_of_all(history: History, verdict: Verdict) -> str:
 
 
 def _request(
-    workspace: Workspace, candidate: Candidate, letter: str, attempt: int, *, number: int
+    workspace: Workspace,
+    candidate: Candidate,
+    letter: str,
+    attempt: int,
+    *,
+    number: int,
+    keep: Keep | None,
 ) -> Request:
     reference = Candidate.of(workspace.contract.task.surface.default_knobs())
     return Request(
@@ -218,6 +249,7 @@ def _request(
         purpose="confirm",
         arm=ARMS[letter],
         replicate=number,
+        keep=keep,
         remarks={"attempt": attempt},
     )
 

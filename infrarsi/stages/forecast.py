@@ -22,6 +22,8 @@ _QUICK, _SLOW = 0.6, 1.25
 _SHARE_COMPILED = 0.5
 """Share of the trials that are thought to carry a given patch."""
 _USUAL_PARTS = 4
+_REPLAYS = 2
+"""Launches of the reference that end a confirmation: one for the states of each arm."""
 _PLACES = 10**6
 
 
@@ -81,7 +83,7 @@ def forecast_of(contract: Contract, history: History, *, num_accelerators: int) 
     trials = _within(trials, pace.trial_s, purse.left_s)
     apart = _within(apart, pace.known_s, purse.left_s - trials.point * pace.trial_s.point)
     search_s = _search_s(purse, pace, trials, apart)
-    confirm_s = pace.of_both_arms_s.times(4 * contract.plan.confirmation_blocks)
+    confirm_s = pace.of_both_arms_s.times(4 * contract.plan.confirmation_blocks + _REPLAYS)
     price = contract.plan.prices.usd_per_s(num_accelerators)
     said = _assumptions(contract, history, pace, apart)
     if price is None:
@@ -179,7 +181,7 @@ def _assumptions(contract: Contract, history: History, pace: _Pace, apart: Range
         f"the search ends after {budget.max_trials} trials, "
         f"{numbers.duration(budget.max_wall_s)}{dollars}, or when nothing is worth trying",
         f"taking the winner apart: {apart.low:.0f} to {apart.high:.0f} launches more",
-        f"the confirmation: {4 * blocks} launches",
+        f"the confirmation: {4 * blocks} launches, and {_REPLAYS} that replay updates of them",
     ]
     if not history.proposed:
         said.append("patches are not proposed yet: their number and compiling are not in it")

@@ -80,7 +80,7 @@ class History:
                 self._work_here()
             case "trial_started":
                 self.remarks[body["trial_id"]] = body.get("remarks", {})
-                if body["purpose"] in {"screen", "ablation", "confirm"}:
+                if body["purpose"] in {"screen", "ablation", "confirm", "replay"}:
                     self.here.launched.add(body["trial_id"])
                     self._work_here()
             case "trial_ended":

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infrarsi.judge.case import Block, Case, Confirmation, Launch
+from infrarsi.judge.case import Block, Case, Confirmation, Launch, Replay
 from infrarsi.judge.decide import judge_screen
 from infrarsi.judge.facts import ChangedFile, LaunchFacts
 from infrarsi.judge.timing import steady_update_s
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate, Patch
+from infrarsi.records.replayed import ReplaySlot
 from infrarsi.records.task import Task
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Verdict
@@ -108,7 +109,22 @@ def confirmation_in(
             for order, trials in blocks
         ),
         planned_blocks=planned, attempt=attempt, changed=changes_of(keeper, candidate, patches),
+        replay=replay_of(keeper, history, attempt=attempt),
     )  # fmt: skip
+
+
+def replay_of(keeper: Keeper, history: History, *, attempt: int) -> Replay | None:
+    """Give what was replayed of a confirmation, from the ledger; ``None`` where nothing was."""
+    slots: tuple[ReplaySlot, ...] = ()
+    launches: dict[str, Launch] = {}
+    for trial in history.trials.values():
+        remarks = history.remarks.get(trial.trial_id, {})
+        if trial.purpose == "replay" and remarks.get("attempt") == attempt:
+            slots = tuple(ReplaySlot.model_validate(each) for each in remarks["slots"])
+            launches[trial.arm] = launch_of(keeper, trial)
+    if not slots:
+        return None
+    return Replay(slots, of_winner=launches.get("winner"), of_reference=launches.get("reference"))
 
 
 def changes_of(

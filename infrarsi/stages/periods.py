@@ -22,7 +22,7 @@ _WORK = frozenset({
 
 _COMMAND_OF = {
     "rehearsal": "init", "baseline": "doctor", "null": "doctor", "screen": "run",
-    "ablation": "run", "confirm": "apply",
+    "ablation": "run", "confirm": "apply", "replay": "apply",
 }  # fmt: skip
 """Which command launches for which purpose."""
 

@@ -27,7 +27,7 @@ from infrarsi.records.report import (
     Winner,
 )
 from infrarsi.records.trial import Outcome, Trial
-from infrarsi.records.verdict import Verdict
+from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.render.html import render_html
 from infrarsi.render.markdown import render_markdown
 from infrarsi.stages.cost import cost_of
@@ -348,8 +348,15 @@ def _quality(workspace: Workspace, history: History) -> str:
     window = workspace.contract.task.window.last_update
     metrics = ", ".join(metric.value for metric in workspace.contract.task.numerics.metrics)
     launches = len(history.trials_for("confirm"))
+    confirmation = history.confirmation
+    findings = confirmation.verdict.findings if confirmation else ()
+    replayed = "".join(
+        f"{each.reason[0].upper()}{each.reason[1:]}. "
+        for each in findings
+        if each.check == "replayed" and each.ruling is Ruling.PASS
+    )
     return (
         f"{metrics} were compared with the original reference at each of the first {window} "
         f"updates of every launch judged ({launches} of them in confirmation), on the same seed "
-        "and data. Training beyond that was not tested."
+        f"and data. {replayed}Training beyond that was not tested."
     )

@@ -188,6 +188,11 @@ def _why(filed: Filed) -> str:
         case "confirm":
             attempt = remarks.get("attempt", "-")
             return f"confirmation {attempt}, launch {trial.replicate + 1}: the {trial.arm}"
+        case "replay":
+            attempt = remarks.get("attempt", "-")
+            return (
+                f"confirmation {attempt}: the reference's code replays updates of the {trial.arm}"
+            )
         case _:
             return f"{trial.purpose} {trial.arm}".strip()
 
@@ -238,7 +243,7 @@ def _containment(trial: Trial) -> str:
 def _own_findings(bench: Bench, judged: Sequence[Judged], trial: Trial) -> tuple[Finding, ...]:
     """Judge a launch of a confirmation alone: the verdict folds all launches into one."""
     confirmations = [each for each in judged if each.verdict.kind == "confirm"]
-    if not confirmations:
+    if not confirmations or trial.purpose == "replay":
         return ()
     try:
         court = bench.court(confirmations[-1])

@@ -18,6 +18,7 @@ from infrarsi.execute.choosing import with_interpreter
 from infrarsi.execute.disk import FLOOR_BYTES, SPACE_HINT, free_bytes
 from infrarsi.execute.git_seen import show_git
 from infrarsi.execute.invocation import Invocation, invocation_of
+from infrarsi.execute.keeping import Keep, take_kept
 from infrarsi.execute.launch import Launch, LaunchPlan, launch
 from infrarsi.execute.sandbox import Room, Tier, seen_root, seen_scratch
 from infrarsi.execute.scratch import keep_cache, prepare_scratch
@@ -27,11 +28,14 @@ from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.evidence import Evidence, read_evidence
 from infrarsi.records.trial import Outcome, Purpose, Trial
 from infrarsi.stages.furnishing import provide_inputs, refuse_outside
+from infrarsi.stages.starts import Start, lay_out_all, told
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.artifacts import Artifacts
 from infrarsi.store.contract import hash_files, stamp_files
 
 _SKETCH_ELEMENTS = 64
+_LATEST_STOP = 15
+"""Updates after the window within which every hidden stop lies."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,10 @@ class Request:
     """Variables of a null launch, such as another number of threads."""
     stop_update: int | None = None
     """Overrides the drawn hidden update: a rehearsal stops early."""
+    keep: Keep | None = None
+    """The state to keep once the stop is reached."""
+    starts: tuple[Start, ...] = ()
+    """The states to start single updates from: a replay."""
     capped: bool = True
     """Whether the contract's memory capacity is enforced."""
     remarks: Mapping[str, Any] | None = None
@@ -180,6 +188,7 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
     if (left := free_bytes(workspace.folder)) < FLOOR_BYTES:
         raise SpaceError(f"only {left >> 20} MiB are left at {workspace.folder}", hint=SPACE_HINT)
     prepare_scratch(scratch, cache=cache)
+    lay_out_all(ready.request.starts, scratch)
     try:
         with make_worktree(repository, commit, place=place) as tree:
             write_files(tree, files)
@@ -194,6 +203,8 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
         expected = repository.expected_tree(commit, files, objects=scratch / "objects")
         if done.outcome is Outcome.OK:
             keep_cache(scratch, cache)
+        if ready.request.keep is not None:
+            take_kept(scratch, workspace.kept / trial.trial_id)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     surface, configured = workspace.contract.task.surface, ready.invocation.files
@@ -227,31 +238,42 @@ def _plan(workspace: Workspace, ready: _Ready, tree: Path, scratch: Path) -> Lau
     capped = request.capped and memory.unit == "process_data"
     interpreter = workspace.interpreter
     active, inactive = interpreter.environment(os.environ)
+    room = Room(
+        tree=tree,
+        root=workspace.root,
+        scratch=scratch,
+        readable=(*interpreter.readable(workspace.root), witness.ENTRY),
+        inputs=contract.task.workload.inputs,
+        git_objects=show_git(workspace.repository, tree, workspace.lock.commit, scratch=scratch)
+        if workspace.tier is Tier.BUBBLEWRAP
+        else None,
+    )
+    options = _witness_options(workspace, request, last=last, stop=stop)
+    options["replay"] = told(request.starts, seen_scratch(room, workspace.tier))
     return LaunchPlan(
         mark=f"{workspace.mark}{ready.trial.trial_id}/",
         argv=tuple(with_interpreter(invocation.argv, interpreter)),
         folder=contract.task.folder,
-        room=Room(
-            tree=tree,
-            root=workspace.root,
-            scratch=scratch,
-            readable=(*interpreter.readable(workspace.root), witness.ENTRY),
-            inputs=contract.task.workload.inputs,
-            git_objects=show_git(workspace.repository, tree, workspace.lock.commit, scratch=scratch)
-            if workspace.tier is Tier.BUBBLEWRAP
-            else None,
-        ),
+        room=room,
         tier=workspace.tier,
         witness=witness.ENTRY,
-        witness_options=_witness_options(workspace, request, last=last, stop=stop),
+        witness_options=options,
         stop_update=stop,
-        values_until=last,
-        deadline_s=contract.plan.budget.trial_deadline_s,
+        values_until=stop if request.starts else last,
+        keep=request.keep,
+        deadline_s=_deadline_s(workspace, request, stop),
         cap_bytes=memory.capacity_bytes if capped else None,
         env={**active, **invocation.env, **(request.env or {})},
         unset=(*inactive, *invocation.unset),
         pulse=workspace.pulse,
     )
+
+
+def _deadline_s(workspace: Workspace, request: Request, stop: int) -> float:
+    """Give the deadline of a launch; one that goes on beyond the usual stops gets more time."""
+    last = max(stop, request.keep.update + 1 if request.keep else 0)
+    usual = workspace.contract.task.window.last_update + _LATEST_STOP
+    return workspace.contract.plan.budget.trial_deadline_s * max(1.0, last / usual)
 
 
 def _foreign_sources(workspace: Workspace) -> tuple[str, ...]:

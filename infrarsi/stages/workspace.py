@@ -87,6 +87,11 @@ class Workspace:
         """A file that is touched while a launch lives: what a killed command leaves to tell by."""
         return self.folder / "pulse"
 
+    @property
+    def kept(self) -> Path:
+        """The states that launches of a confirmation have kept, until they are replayed."""
+        return self.folder / "kept"
+
     def begin(self, command: str) -> Event:
         """Record that a command sets to work: from here on its time and machine are charged."""
         accelerators = len(self.machine.accelerators)
@@ -187,6 +192,7 @@ def clear_leftovers(workspace: Workspace) -> list[str]:
     orphans = kill_marked(workspace.mark)
     sweep_worktrees(workspace.repository, workspace.folder / "trees")
     shutil.rmtree(workspace.folder / "scratch", ignore_errors=True)
+    shutil.rmtree(workspace.kept, ignore_errors=True)
     for place in (each for folder in short_places() for each in folder.glob("infrarsi-*-*")):
         owner = place.name.split("-")[1]
         if (

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from replay_samples import with_replay
 from synthetic_training import (
     STOP,
     WINDOW,
@@ -186,14 +187,14 @@ def confirmation_of(
         "subject": "cand", "task": bench.task, "baseline": bench.baseline,
         "reference": bench.reference, "blocks": tuple(made), "planned_blocks": blocks,
     }  # fmt: skip
-    return Confirmation(**(known | changes))
+    return with_replay(Confirmation(**(known | changes)))
 
 
 def test_a_true_speedup_is_confirmed(bench):
     verdict = judge_confirmation(confirmation_of(bench))
     assert verdict.ruling is Ruling.PASS, verdict.reasons
     assert verdict.speedup.low < 1.25 < verdict.speedup.high
-    assert len(verdict.trials) == 24
+    assert len(verdict.trials) == 26, "and two replays"
     assert verdict.kind == "confirm"
 
 
@@ -304,7 +305,7 @@ def test_preparation_that_grows_with_the_updates_ahead_is_refused(bench):
                 launch if letter == "A" else timed_launch(Recipe(), clock, "x", **facts)
             )
         blocks.append(replace(block, launches=tuple(launches)))
-    verdict = judge_confirmation(replace(case, blocks=tuple(blocks)))
+    verdict = judge_confirmation(with_replay(replace(case, blocks=tuple(blocks))))
     assert verdict.ruling is Ruling.FAIL
     assert {each.check for each in verdict.reasons} == {"cold_start", "ahead"}
 
@@ -320,7 +321,7 @@ def test_a_start_that_could_hold_the_work_of_all_updates_is_inconclusive(bench, 
         ))
         for number, block in enumerate(case.blocks)
     ]  # fmt: skip
-    verdict = judge_confirmation(replace(case, blocks=tuple(blocks)))
+    verdict = judge_confirmation(with_replay(replace(case, blocks=tuple(blocks))))
     assert verdict.ruling is ruling
     assert {each.check for each in verdict.reasons} == ({"ahead"} if cold_s > 5 else set())
 

@@ -27,6 +27,7 @@ from infrarsi.records.candidate import Candidate, Edit, Patch
 from infrarsi.records.machine import Machine
 from infrarsi.records.plan import Contract, Lock
 from infrarsi.records.promotion import Promotion
+from infrarsi.records.replayed import ReplaySlot
 from infrarsi.records.task import Flag, Knob, Memory, Surface, Task
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.stages.calibration import calibrate
@@ -55,6 +56,9 @@ PATCHES = [
 NULLS = {"weights disturbed by 1 ulp": Recipe(ulps=1), "weights disturbed by 4 ulp": Recipe(ulps=4),
          "1 thread(s)": Recipe(micro_batches=2)}  # fmt: skip
 FAST = Clock(update_s=0.08)
+KEPT = {"kind": "kept", "update": 17, "bytes": 9, "why": None}
+REPLAYED = {"kind": "replayed", "update": 17, "why": None, "left": [],
+            "tensors": [["head", 0.0, 0.1, 0.1, 2.0]]}  # fmt: skip
 
 
 _trained = lru_cache(maxsize=None)(training.evidence_of)
@@ -68,8 +72,8 @@ def task_of():
     )  # fmt: skip
 
 
-def channel_of(evidence):
-    """The stamped events that this evidence would have been read from."""
+def channel_of(evidence, told=()):
+    """The stamped events that this evidence would have been read from; ``told`` come last."""
     hello = {"kind": "hello", "python": "3.11.7", "torch": "2.13.0", "argv": ["train.py"],
              "world_size": 1, "num_threads": 4}  # fmt: skip
     said = [(0, hello)]
@@ -88,6 +92,7 @@ def channel_of(evidence):
             "target_tokens", "forwards",
         )}  # fmt: skip
         said.append((row.t_ns + 1, {"kind": "values", **values}))
+    said += [(evidence.updates[-1].t_ns + 2, event) for event in told]
     lines = [
         json.dumps({"t_ns": t_ns, "event": {"rank": 0, **event}})
         for t_ns, event in sorted(said, key=lambda each: each[0])
@@ -163,7 +168,7 @@ class Search:
             })  # fmt: skip
         return self
 
-    def launch(self, candidate, purpose, *, arm="", recipe=None, clock=None, remarks=None):
+    def launch(self, candidate, purpose, *, arm="", recipe=None, clock=None, remarks=None, told=()):
         """Record a launch that trained by this recipe, at this pace."""
         recipe, clock = recipe or Recipe(), clock or Clock()
         with self._writing() as workspace:
@@ -181,7 +186,7 @@ class Search:
             ended = started.model_copy(update={
                 "outcome": Outcome.OK, "wall_s": wall_s, "cpu_s": wall_s, "peak_bytes": 500_000_000,
                 "argv": ("python", "train.py"),
-                "evidence_digest": workspace.artifacts.put(channel_of(evidence)),
+                "evidence_digest": workspace.artifacts.put(channel_of(evidence, told)),
                 "source_digest": workspace.artifacts.put(SourceFacts.to_bytes(source)),
                 "log_digest": workspace.artifacts.put(f"log of {number}".encode()),
             })  # fmt: skip
@@ -207,6 +212,7 @@ class Search:
     def confirm(self, *patches, recipe=None, change=None):
         """Confirm a candidate in two blocks."""
         candidate, reference, rows = self.candidate(*patches), self.candidate(), []
+        attempt = 1 + len(read_ledger(self.state).of_kind("confirmed"))
         for number, order in enumerate(("ABBA", "BAAB")):
             clocks = {"A": Clock(), "B": FAST}
             trials = []
@@ -216,23 +222,32 @@ class Search:
                 trials.append(self.launch(
                     reference if letter == "A" else candidate, "confirm", arm=arm, clock=clock,
                     recipe=None if letter == "A" else recipe or Recipe(permute=True),
-                    remarks={"attempt": 1},
+                    remarks={"attempt": attempt}, told=[KEPT] if number == 0 and place < 2 else (),
                 ))  # fmt: skip
             rows.append((order, trials))
+        self.replay(reference, rows[0][1], attempt)
         with self._writing() as workspace:
             history = History.of(workspace.ledger.events)
-            case = confirmation_of(workspace, history, candidate, rows, planned=2, attempt=1)
+            case = confirmation_of(workspace, history, candidate, rows, planned=2, attempt=attempt)
             verdict = _changed(judge_confirmation(case), change)
             workspace.ledger.append("confirmed", {
-                "verdict": verdict.model_dump(mode="json"), "attempt": 1, "planned_blocks": 2,
+                "verdict": verdict.model_dump(mode="json"), "attempt": attempt, "planned_blocks": 2,
                 "blocks": [{
                     "order": order, "trials": [trial.trial_id for trial in trials],
                     "update_s": [measured_update_s(workspace, trial) for trial in trials],
                 } for order, trials in rows],
-                "alpha": alpha_for_attempt(1), "threshold": 1.03,
+                "alpha": alpha_for_attempt(attempt), "threshold": 1.03,
                 "candidate": candidate.model_dump(mode="json"),
             })  # fmt: skip
         return candidate, verdict
+
+    def replay(self, reference, kept_by, attempt):
+        """Replay an update of each arm, as the reference's code that repeats it would."""
+        slot = ReplaySlot(update=KEPT["update"], reference=kept_by[0].trial_id,
+                          winner=kept_by[1].trial_id, ulps=1.0, scores=2)  # fmt: skip
+        remarks = {"attempt": attempt, "slots": [slot.model_dump(mode="json")]}
+        for arm in ("winner", "reference"):
+            self.launch(reference, "replay", arm=arm, remarks=remarks, told=[REPLAYED])
 
     def promote(self, *patches, **options):
         """Confirm a candidate, and record that it was put on a branch."""

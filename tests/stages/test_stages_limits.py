@@ -14,7 +14,7 @@ PRICES = {"usd_per_gpu_hour": 1800.0}
 
 
 def meter_of(limits, prices=PRICES):
-    """Start to count in a world whose confirmation takes 24 launches of 5 s."""
+    """Start to count in a world whose confirmation takes 26 launches of 5 s."""
     here = machine(accelerators=gpus(2))
     world = World(contract(prices=prices), machine_=here)
     return limits.meter(SimpleNamespace(contract=world.contract, machine=here), world.history)

@@ -86,7 +86,7 @@ def test_a_trial_is_found_by_id_number_beginning_and_candidate(search):
 
 @pytest.mark.parametrize(("name", "said"), [
     ("t001", "could be t0010, t0011"), ("t0099", "no trial or candidate is called 't0099'"),
-    ("", "no trial or candidate"), ("zzzz", "name one of t0001 to t0017"),
+    ("", "no trial or candidate"), ("zzzz", "name one of t0001 to t0019"),
 ])  # fmt: skip
 def test_what_is_unknown_or_could_be_several_is_refused_in_two_sentences(search, name, said):
     with pytest.raises(UsageError) as error:

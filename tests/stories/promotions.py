@@ -23,6 +23,7 @@ from infrarsi.judge.facts import SourceFacts
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.machine import Machine
 from infrarsi.records.plan import Contract, Gate, Lock, Plan
+from infrarsi.records.replayed import ReplaySlot
 from infrarsi.records.statement import (
     EVIDENCE,
     PROMOTION_NAMESPACE,
@@ -49,6 +50,7 @@ from infrarsi.store.ledger import open_ledger, read_ledger
 
 SIGNERS = ".infrarsi-allowed-signers"
 REFERENCE_S, WINNER_S = 0.024, 0.010
+KEPT_UPDATE = 16
 FASTER = patch_of(
     "faster", path="train.py", search="time.sleep(0.024)", replace="time.sleep(0.010)"
 )
@@ -135,18 +137,14 @@ def promote(workspace, patch, *, key):
         trials = []
         for letter in order:
             candidate = winner if letter == "B" else reference
-            trials.append(
-                written(
-                    workspace,
-                    candidate,
-                    "confirm",
-                    ARMS[letter],
-                    number,
-                    patch=patch if letter == "B" else None,
-                )
-            )
+            keep = KEPT_UPDATE if number < 4 and number % 2 == 0 else None
+            trials.append(written(
+                workspace, candidate, "confirm", ARMS[letter], number, keep=keep,
+                patch=patch if letter == "B" else None,
+            ))  # fmt: skip
             number += 1
         done.append((order, trials))
+    write_replays(workspace, reference, dict(zip(done[0][0][::2], done[0][1][::2], strict=True)))
     history = History.of(ledger.events)
     verdict = judge_blocks(workspace, history, winner, done, planned=3, attempt=1)
     assert verdict.ruling is Ruling.PASS, verdict.reasons
@@ -156,7 +154,18 @@ def promote(workspace, patch, *, key):
     return made.branch
 
 
-def written(workspace, candidate, purpose, arm, replicate, *, patch=None):
+def write_replays(workspace, reference, kept):
+    """Write down that the reference's code replayed an update of each arm, and came to the same."""
+    slot = ReplaySlot(
+        update=KEPT_UPDATE, winner=kept["B"].trial_id, reference=kept["A"].trial_id, ulps=1.0,
+        scores=2,
+    )  # fmt: skip
+    remarks = {"attempt": 1, "slots": [slot.model_dump(mode="json")]}
+    for arm in ("winner", "reference"):
+        written(workspace, reference, "replay", arm, 0, remarks=remarks)
+
+
+def written(workspace, candidate, purpose, arm, replicate, *, patch=None, keep=None, remarks=None):
     """Write one launch into the ledger, as if it had been made."""
     repository, commit = workspace.repository, workspace.lock.commit
     tree = tree_of(repository, commit)
@@ -165,9 +174,13 @@ def written(workspace, candidate, purpose, arm, replicate, *, patch=None):
         tree = repository.expected_tree(commit, files, objects=workspace.folder / "objects")
     number = len(workspace.ledger.of_kind("trial_started")) + 1
     stop = workspace.stop_update(replicate, arm=f"{purpose}/{arm}")
+    if purpose == "replay":
+        stop = KEPT_UPDATE + 2
     update_s = WINNER_S if candidate.patches else REFERENCE_S
     marks = {0, 2, workspace.hidden_mark, 8}
-    events = events_of(number, stop=stop, update_s=update_s, marks=marks)
+    told = {"kept": keep} if keep else {"replayed": KEPT_UPDATE} if purpose == "replay" else {}
+    last = keep + 1 if keep else stop
+    events = events_of(number, stop=last, update_s=update_s, marks=marks, **told)
     source = SourceFacts(
         protected_before={"README.md": "0" * 64}, protected_after={"README.md": "0" * 64},
         tree_expected=tree, tree_ran=tree, changed_paths=("train.py",) if candidate.patches else (),
@@ -181,13 +194,13 @@ def written(workspace, candidate, purpose, arm, replicate, *, patch=None):
         source_digest=workspace.artifacts.put(source.to_bytes()), wall_s=1.0, peak_bytes=10**8,
         sandbox="bubblewrap",
     )  # fmt: skip
-    body, remarks = trial.model_dump(mode="json"), {"attempt": 1} if purpose == "confirm" else {}
-    workspace.ledger.append("trial_started", {**body, "remarks": remarks})
+    body, known = trial.model_dump(mode="json"), {"attempt": 1} if purpose == "confirm" else {}
+    workspace.ledger.append("trial_started", {**body, "remarks": remarks or known})
     workspace.ledger.append("trial_ended", body)
     return trial
 
 
-def events_of(number, *, stop, update_s, marks):
+def events_of(number, *, stop, update_s, marks, kept=None, replayed=None):
     """Give the stamped events of a launch: what the training that speaks for itself says."""
     noise, lines = random.Random(number), []
     t_ns = 300_000_000
@@ -215,6 +228,11 @@ def events_of(number, *, stop, update_s, marks):
             mark(update)
         if update == max(marks):
             say("modules", 60, files=[])
+        if update == replayed:
+            say("replayed", 80, update=update, why=None, left=[],
+                tensors=[["w", 0.0, 0.1, 0.1, 2.0]])  # fmt: skip
+    if kept is not None:
+        say("kept", 80, update=kept, bytes=18, why=None)
     return b"\n".join(lines) + b"\n"
 
 

@@ -7,6 +7,7 @@ It needs no torch, so that a launch takes a moment; what it trains is its own bu
 import base64
 import json
 import os
+import select
 import socket
 import struct
 import sys
@@ -42,6 +43,22 @@ def mark(update):
         say("modules", files=sorted(file for file in files if not file.startswith(outside)))
 
 
+def heard():
+    """Give what the parent asks for, if it asks for anything."""
+    ready, _, _ = select.select([channel], [], [], 0)
+    return json.loads(channel.recv(1 << 16).partition(b"\n")[0]) if ready else None
+
+
+def keep(asked):
+    os.makedirs(asked["folder"], exist_ok=True)
+    for name in ("before.0", "after.0"):
+        with open(os.path.join(asked["folder"], name), "wb") as file:
+            file.write(b"the state")
+    say("kept", update=asked["update"], bytes=18, why=None)
+
+
+replayed = {each["update"] for each in options.get("replay") or ()}
+asked = None
 say("hello", torch="none", devices=[])
 mark(0)
 for update in range(1, 400):
@@ -51,4 +68,10 @@ for update in range(1, 400):
         batch=digest, inputs=digest, sequences=1, tokens=16, forwards=1)  # fmt: skip
     if update in options["marks"]:
         mark(update)
+    if update in replayed:
+        say("replayed", update=update, why=None, left=[], tensors=[["w", 0.0, 0.1, 0.1, 2.0]])
+    if asked is None and update >= max(options["marks"]):
+        asked = heard()
+    if asked and update == asked["update"]:
+        keep(asked)
     time.sleep(0.005)

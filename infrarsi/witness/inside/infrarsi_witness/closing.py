@@ -6,8 +6,10 @@ import time
 from collections import deque
 
 from .gathering import Gathering
+from .keeping import Keeper
 from .late import LateValues
 from .marks import Marks, wait_for
+from .replaying import Replayer
 from .sketch import Sampler, distance
 
 _MEMORY = 4
@@ -31,6 +33,10 @@ class Closing:
         self.recorder = recorder
         self.marks = Marks(recorder.config, recorder.channel, recorder.note)
         self.late = LateValues(recorder.channel)
+        slots = recorder.config.replay
+        self.aside = Replayer(recorder, slots) if slots else Keeper(recorder)
+        self.timed = max(recorder.config.marks, default=0)
+        self.begun = 0
         self.done = 0
         self.turns = deque(maxlen=_MEMORY)
         self.last = {}
@@ -77,6 +83,9 @@ class Closing:
         if self.marks.pending is not None:
             self.marks.say(self.optimizers.values(), self.recorder.switches.read())
         self.late.release()
+        if self.begun <= self.done and self.done >= self.timed:
+            self.begun = self.done + 1
+            self.aside.begins(self.begun)
 
     def infer(self):
         """Without any torch optimizer, an update shows in the parameters alone."""
@@ -138,6 +147,8 @@ class Closing:
             self.close()
         else:
             self.infer()
+        if self.begun == self.done and self.done > self.timed:  # the last one was begun in time
+            self.aside.begins(self.done + 1)
         self.late.release(everything=True)
         if self.marks.pending is not None:
             self.marks.say(self.optimizers.values(), self.recorder.switches.read())

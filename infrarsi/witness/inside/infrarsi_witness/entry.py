@@ -16,7 +16,7 @@ class Config:
     text : str
         ``{"schema": 1, "channel": path, "marks": [int], "sketch_seed": int,
         "sketch_elements": int, "perturb": {"ulps": float, "seed": int} | null,
-        "moved": [tree, checkout] | null}``.
+        "moved": [tree, checkout] | null, "replay": [slot] | null}``.
 
     Raises
     ------
@@ -33,6 +33,7 @@ class Config:
         self.sketch_seed = int(said.get("sketch_seed", 0))
         self.sketch_elements = max(1, int(said.get("sketch_elements", 64)))
         self.moved = tuple(map(str, said.get("moved") or ()))
+        self.replay = list(said.get("replay") or ())
         perturb = said.get("perturb") or None
         self.ulps = float(perturb["ulps"]) if perturb else 0.0
         self.perturb_seed = int(perturb["seed"]) if perturb else 0
