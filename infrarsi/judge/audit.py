@@ -126,9 +126,10 @@ def _new_uses(file: ChangedFile) -> list[Use]:
 def _uses(path: str, text: str) -> tuple[Use, ...]:
     """Read a text; the same patches come again in candidate after candidate."""
     if path.endswith((".py", ".pyi")):
-        found = uses_in_python(text)
-        if found is not None:
-            return (*found, *_words_to_reviewers(text))
+        read = uses_in_python(text)
+        if read is not None:
+            found, unread = read
+            return (*found, *_words(unread, is_python=True), *_words_to_reviewers(text))
     if path.endswith(_PROSE):
         return tuple(_words_to_reviewers(text))
     return (*_words(text, is_python=path.endswith(".py")), *_words_to_reviewers(text))

@@ -16,6 +16,8 @@ from infrarsi.records.verdict import Finding, Layer
 
 _LAYER: Layer = "numerics"
 _START_EPSILONS = 8
+_CLIPPED = 1e-4
+"""How closely norms meet a ceiling: clips divide by the norm and a small number."""
 _HACKS_BEGIN = {"loss": 1.9e-3, "grad_norm": 0.09, "update_norm": 0.08, "sketch": 0.46}
 """What the mildest hack that shows (a skipped layer, a truncated sequence) was measured at."""
 
@@ -50,6 +52,8 @@ def judge_numerics(case: Case) -> list[Finding]:
     grad = findings.get(Metric.GRAD_NORM)
     if loss is not None and loss.ruling == "fail" and grad is not None and grad.ruling == "pass":
         findings[Metric.LOSS] = _excuse_scale(compared[Metric.LOSS], bands) or loss
+    if grad is not None and grad.ruling == "fail":
+        findings[Metric.GRAD_NORM] = _read_after_a_clip(case) or grad
     extra = [_judge_power(bands)]
     if Metric.SKETCH in wanted and not compared[Metric.SKETCH].reason:
         extra.append(_judge_start(case, compared[Metric.SKETCH].start))
@@ -133,6 +137,34 @@ def _refuse(metric: Metric, deviation: Deviation, band: Band) -> Finding:
         reason += "; it differs before anything was learnt: the model or its dropout differs"
         hint = "an honest change of how dropout draws numbers needs dropout turned off to compare"
     return fails(_LAYER, metric, reason, hint=hint)
+
+
+def _read_after_a_clip(case: Case) -> Finding | None:
+    """Doubt gradient norms that are the reference's up to one ceiling, and that ceiling above it.
+
+    A program that clips by its own arithmetic has its gradients read after it. What the ceiling
+    is in the reference is not known, so that this is no pass.
+    """
+    mine, theirs = (each.series.grad_norm for each in (case.candidate, case.reference))
+    length = min(len(mine), len(theirs))
+    seen = np.isfinite(mine[:length]) & (theirs[:length] > 0)
+    mine, theirs = mine[:length][seen], theirs[:length][seen]
+    if not len(mine):
+        return None
+    ceiling = float(mine.max())
+    clipped = np.minimum(theirs, ceiling)
+    apart = np.abs(mine - clipped) / clipped
+    floor = min((b.limit for b in case.bands if b.metric == Metric.GRAD_NORM), default=0.0)
+    if apart.max() > max(floor, _CLIPPED) or not np.any(theirs > (1 + _CLIPPED) * ceiling):
+        return None
+    return unsure(
+        _LAYER, Metric.GRAD_NORM,
+        f"the grad norm is the reference's where that is below {ceiling:.6g}, and {ceiling:.6g} "
+        f"in the {int(np.sum(theirs > ceiling))} of {len(mine)} updates where it is above: it was "
+        "read after a clip of the program's own",
+        hint="clip with torch.nn.utils.clip_grad_norm_, which is read before it clips "
+        "(foreach=True is its fast form)",
+    )  # fmt: skip
 
 
 def _excuse_scale(deviation: Deviation, bands: tuple[Band, ...]) -> Finding | None:

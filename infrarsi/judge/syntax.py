@@ -13,6 +13,8 @@ _REPLACES = "replaces what training or its clock relies on"
 _WRITES = "writes outside its tree"
 _WRITERS = {"write_text", "write_bytes", "symlink_to", "hardlink_to", "touch", "mkdir", "unlink"}
 _OUTSIDE = ("/", "~", "../")
+_CUT = 3
+"""Lines at either end of a fragment that may be left unparsed."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +34,25 @@ class Use:
         return (self.why, self.what)
 
 
-def uses_in_python(text: str) -> list[Use] | None:
-    """Give all that a Python text uses of what the audit looks for.
+def uses_in_python(text: str) -> tuple[list[Use], str] | None:
+    """Give all that a Python text uses of what the audit looks for, and the lines left unread.
 
-    ``None`` where the text is no Python that can be parsed, not even as the body of a
-    function.
+    An edit may begin or end within an expression: a few lines at its ends are then left out, and
+    the rest is parsed. ``None`` where no such part of the text is Python that can be parsed, not
+    even as the body of a function.
     """
-    tree = _parse(text)
-    if tree is None:
-        return None
-    reader = _Reader()
-    reader.learn_aliases(tree)
-    reader.visit(tree)
-    return reader.found
+    lines = text.splitlines(keepends=True)
+    cuts = [(head, tail) for head in range(_CUT + 1) for tail in range(_CUT + 1)]
+    for head, tail in sorted(cuts, key=sum):
+        if head + tail and head + tail >= len(lines):
+            continue
+        tree = _parse("".join(lines[head : len(lines) - tail]))
+        if tree is not None:
+            reader = _Reader()
+            reader.learn_aliases(tree)
+            reader.visit(tree)
+            return reader.found, "".join(lines[:head] + lines[len(lines) - tail :])
+    return None
 
 
 def _parse(text: str) -> ast.Module | None:

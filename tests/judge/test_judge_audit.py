@@ -132,10 +132,14 @@ def test_honest_speedups_are_not_refused(text):
     "@decorator\n",
     "x = f(a,\n    sys._getframe(0),",
     "    except Exception:\n        gc.get_objects()",
+    "    for x in y:\n        z = torch.autograd.backward.__globals__\n        if i <",
+    "len(y)):\n        look = sys._getframe\n        if i <",
+    "sys._getframe(0)):\n        x = 1\n        if i <",
 ])  # fmt: skip
 def test_fragments_of_programs_are_read_too(fragment):
     suspicious = any(
-        word in fragment for word in ("_getframe", "time.time", "sync", "INFRA", "get_o")
+        word in fragment
+        for word in ("_getframe", "time.time", "sync", "INFRA", "get_o", "__globals__")
     )
     assert refused(fragment) == suspicious
 
@@ -189,6 +193,8 @@ def test_what_deserves_a_readers_eye_is_noted_and_does_not_decide(text, words):
     ("if step < 40 or step % 2:\n    loss.backward()", 26, "inconclusive"),
     ("if step < 40 or step % 2:\n    loss.backward()", 45, None),
     ("if self.calls > 64 and i % 3 == 2:\n    pass", 26, "inconclusive"),
+    ("for i, x in y:\n    if self.calls > 64:\n        continue\n    if i <", 26, "inconclusive"),
+    ("range(3)):\n    if self.calls > 64:\n        continue\n    if i <", 26, "inconclusive"),
     ("if step + 1 >= 100:\n    skip = True", 26, "inconclusive"),
     ("if step % 100 == 99:\n    skip = True", 26, "inconclusive"),
     ("if step % 100 == 0:\n    print(loss)", 26, None),

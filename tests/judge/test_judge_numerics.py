@@ -77,6 +77,26 @@ def test_a_loss_whose_ratio_changes_is_no_constant(bench):
     assert rulings(judge_numerics(case))["loss"] == "fail"
 
 
+def with_norms(case, change):
+    evidence = case.candidate.evidence
+    for row in evidence.updates:
+        evidence = edited(evidence, row.update, grad_norm=change(row.update, row.grad_norm))
+    return replace(case, candidate=changed_launch(case.candidate, evidence))
+
+
+def test_norms_that_meet_one_ceiling_were_read_after_a_clip_and_are_inconclusive(bench):
+    case = bench.trained(Recipe())
+    norms = sorted(row.grad_norm for row in case.candidate.evidence.updates)
+    ceiling = norms[len(norms) // 2]
+    clipped = judge_numerics(with_norms(case, lambda _, norm: min(norm, ceiling)))
+    assert rulings(clipped)["grad_norm"] == "inconclusive"
+    assert "read after a clip" in reason(clipped, "grad_norm")
+    below = judge_numerics(with_norms(case, lambda _, norm: min(0.9 * norm, ceiling)))
+    assert rulings(below)["grad_norm"] == "fail"
+    larger = judge_numerics(with_norms(case, lambda update, norm: norm * (1 + 0.01 * update)))
+    assert rulings(larger)["grad_norm"] == "fail"
+
+
 def test_a_value_that_is_not_finite_fails(bench):
     case = bench.trained(Recipe())
     evidence = edited(case.candidate.evidence, 7, loss=None, non_finite=("loss",))
