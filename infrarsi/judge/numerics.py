@@ -149,7 +149,7 @@ def _read_after_a_clip(case: Case) -> Finding | None:
     length = min(len(mine), len(theirs))
     seen = np.isfinite(mine[:length]) & (theirs[:length] > 0)
     mine, theirs = mine[:length][seen], theirs[:length][seen]
-    if not len(mine):
+    if not len(mine) or mine.min() <= 0:
         return None
     ceiling = float(mine.max())
     clipped = np.minimum(theirs, ceiling)

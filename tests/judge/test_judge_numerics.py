@@ -95,6 +95,8 @@ def test_norms_that_meet_one_ceiling_were_read_after_a_clip_and_are_inconclusive
     assert rulings(below)["grad_norm"] == "fail"
     larger = judge_numerics(with_norms(case, lambda update, norm: norm * (1 + 0.01 * update)))
     assert rulings(larger)["grad_norm"] == "fail"
+    none = judge_numerics(with_norms(case, lambda *_: 0.0))
+    assert rulings(none)["grad_norm"] == "fail"
 
 
 def test_a_value_that_is_not_finite_fails(bench):
