@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ from infrarsi.execute.repository import Repository
 
 _FINGERPRINT = re.compile(r"key (SHA256:\S+)")
 _DEADLINE_S = 60
+_COLUMNS = 70
 _NOISE = ("debug", "Could not verify signature", "Signature verification failed:")
 
 
@@ -82,7 +84,7 @@ def verify(content: bytes, signature: bytes, *, signers: bytes, namespace: str) 
         sig, allowed = map(str, places)
         alone = _ssh_keygen("check-novalidate", "-n", namespace, "-s", sig, stdin=content)
         found = _FINGERPRINT.search(alone.stdout)
-        if alone.returncode != 0 or found is None:
+        if alone.returncode != 0 or found is None or not _is_canonical(signature):
             raise RejectedError(
                 f"the signature is not one of this statement for {namespace}: {_told(alone)}",
                 hint="sign the statement as it stands in the tree; docs/gate.md says how",
@@ -120,6 +122,21 @@ def _ssh_keygen(
     return subprocess.CompletedProcess(done.args, done.returncode, stdout, stderr)
 
 
+def _is_canonical(signature: bytes) -> bool:
+    """Tell whether a signature is written as ssh-keygen writes it: one form, no byte to spare."""
+    head, foot = b"-----BEGIN SSH SIGNATURE-----\n", b"-----END SSH SIGNATURE-----\n"
+    if not (signature.startswith(head) and signature.endswith(foot)):
+        return False
+    written = signature[len(head) : -len(foot)]
+    try:
+        blob = base64.b64decode(written.replace(b"\n", b""), validate=True)
+    except ValueError:
+        return False
+    again = base64.b64encode(blob)
+    lines = [again[at : at + _COLUMNS] + b"\n" for at in range(0, len(again), _COLUMNS)]
+    return written == b"".join(lines)
+
+
 def _key_file(key: str, scratch: Path) -> Path:
     """Give the file of a key; a key that is given as text is written to one."""
     literal = key.removeprefix("key::")
@@ -132,6 +149,8 @@ def _key_file(key: str, scratch: Path) -> Path:
 
 def _told(done: subprocess.CompletedProcess[str]) -> str:
     """Give ssh-keygen's own reason, without the temporary names in it."""
+    if done.returncode == 0:
+        return "it is not written as ssh-keygen writes one"
     lines = [re.sub(r"^\S*signers:\d+: ", "", line) for line in done.stderr.splitlines()]
     lines = [line.strip().rstrip(".") for line in lines if line.strip()]
     telling = [line for line in lines if not line.startswith(_NOISE)]

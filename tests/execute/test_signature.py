@@ -53,7 +53,13 @@ def test_a_key_that_no_signer_has_and_a_signature_that_is_none(keys):
     signature = sign(b"said", str(keys / "ann"), namespace=HERE)
     with pytest.raises(RejectedError, match="no allowed signer"):
         verify(b"said", signature, signers=line(keys, "bob"), namespace=HERE)
-    for broken in (b"", b"no signature", signature[:100]):
+    for broken in (
+        b"",
+        b"no signature",
+        signature[:100],
+        signature + b"\n",
+        signature.replace(b"\n", b"\r\n"),
+    ):
         with pytest.raises(RejectedError, match="not one of this statement"):
             verify(b"said", broken, signers=line(keys, "ann"), namespace=HERE)
 

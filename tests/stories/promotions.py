@@ -255,10 +255,10 @@ class Pull:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content if isinstance(content, bytes) else content.encode())
 
-    def flip(self, path, place=-20):
+    def flip(self, path, place, bit=1):
         """Change one byte of a file."""
         content = bytearray(self.read(path))
-        content[place] ^= 1
+        content[place] ^= bit
         self.write(path, bytes(content))
 
     def commit(self, subject="more"):

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 import shutil
 
 import pytest
@@ -44,22 +45,8 @@ def test_a_true_promotion_passes(pull):
     }
 
 
-def a_byte_of_the_patched_file(pull):
-    pull.flip("train.py", 3)
-
-
-def a_byte_of_the_evidence(pull):
-    pull.flip(EVIDENCE, 400)
-
-
 def a_byte_of_the_statement(pull):
     pull.write(STATEMENT, pull.read(STATEMENT).replace(b"as expected", b"as expectet", 1))
-
-
-def a_byte_of_the_signature(pull):
-    text = pull.read(SIGNATURE)
-    place = len(text) // 2
-    pull.write(SIGNATURE, text[:place] + (b"A" if text[place] != 65 else b"B") + text[place + 1 :])
 
 
 def white_space_in_the_statement(pull):
@@ -291,6 +278,16 @@ def other_settings_of_a_launch(pull):
     pull.sign()
 
 
+def a_launch_of_another_tree(pull):
+    tree = pull.git("rev-parse", "pull^{tree}")
+
+    def ran(body):
+        return {**body, "tree_digest": tree} if body["arm"] == "winner" else None
+
+    pull.forge(lambda events, _: with_body(events, "trial_ended", ran))
+    pull.sign()
+
+
 def a_stop_that_was_chosen(pull):
     def sooner(body):
         is_winner = body["arm"] == "winner"
@@ -358,10 +355,7 @@ def more_blocks_asked_for(pull):
 
 
 TAMPERINGS = [
-    (a_byte_of_the_patched_file, "changes", "train.py in the head is not what was confirmed"),
-    (a_byte_of_the_evidence, "bundle", "not the evidence that the statement names"),
     (a_byte_of_the_statement, "signature", "not one of this statement"),
-    (a_byte_of_the_signature, "signature", "not one of this statement"),
     (white_space_in_the_statement, "bundle", "not written as InfraRSI writes it"),
     (a_field_more_in_the_statement, "bundle", "statement.json cannot be read"),
     (rules_in_the_head, "changes", "also touches infrarsi.yaml"),
@@ -396,6 +390,7 @@ TAMPERINGS = [
     (a_finding_less, "verdict", "findings is not what the judge says"),
     (wider_bands, "baseline", "bands is not what its"),
     (other_settings_of_a_launch, "launches", "the settings of its arm"),
+    (a_launch_of_another_tree, "tree", "this promotion's winner is"),
     (a_stop_that_was_chosen, "schedule", "is not the one that was due"),
     (another_patch_in_the_ledger, "changes", "train.py in the head is not what was confirmed"),
     (a_patch_of_a_protected_file, "patch", "a patch edits README.md"),
@@ -420,3 +415,14 @@ def test_what_was_tampered_with_is_refused(pull, tamper, check, words):
     assert found.ruling is Ruling.FAIL
     assert words in found.reason, found.reason
     assert found.hint
+
+
+@pytest.mark.parametrize("path", [STATEMENT, EVIDENCE, SIGNATURE, "train.py", LAUNCH_FILE])
+def test_no_byte_of_what_was_promoted_can_be_another(pull, path):
+    content = pull.read(path)
+    for place in (0, random.Random(path).randrange(len(content)), len(content) - 1):
+        pull.write(path, content)
+        pull.flip(path, place)
+        report = pull.gate()
+        assert report.ruling is Ruling.FAIL, place
+        assert report.refusals[0].check in {"bundle", "signature", "changes"}
