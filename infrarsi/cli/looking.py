@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from infrarsi.cli.options import AsJson, Where
-from infrarsi.cli.saying import draw, print_json
+from infrarsi.cli.saying import draw, print_json, width
 
 
 def status(directory: Where = Path(), as_json: AsJson = False) -> None:
@@ -54,7 +54,7 @@ def recheck(directory: Where = Path(), as_json: AsJson = False) -> None:
     if as_json:
         print_json(found)
     else:
-        print("\n".join(recheck_lines(found)))
+        print("\n".join(recheck_lines(found, width=width())))
     stage.refuse_unless_upheld(found)
 
 
@@ -78,4 +78,4 @@ def show(
     if as_json:
         print_json(found)
     else:
-        print("\n".join(shown_lines(found)))
+        print("\n".join(shown_lines(found, width=width())))

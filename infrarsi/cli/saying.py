@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import sys
 from typing import Any
 
@@ -22,6 +23,11 @@ def say_dirty(workspace: Any) -> None:
         more = f" and {len(dirty) - 1} more" if len(dirty) > 1 else ""
         commit = workspace.lock.commit[:12]
         say(f"note: trials run the commit {commit}, without the changes to {dirty[0]}{more}")
+
+
+def width() -> int | None:
+    """Give the columns of the terminal that is printed to; ``None`` where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def draw(renderable: Any) -> None:

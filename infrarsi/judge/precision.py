@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from infrarsi.judge.case import Case
 from infrarsi.judge.findings import fails, passes, unsure
@@ -189,16 +190,21 @@ def _switches(evidence: Evidence) -> dict[str, _Switch]:
         for name, value in mark.flags.items():
             if name in {_CALLS, _AUTOCAST} or value is None:
                 continue
-            if any(part in name for part in _SWITCHES):
+            if _sets_precision(name):
                 _keep_loosest(found, name, str(value), mark.update)
     for call in sorted(_listed(evidence, _CALLS, ";")):
         update = _first_mark(evidence, _CALLS, [call])
         name, _, arguments = call.rstrip(")").partition("(")
-        if any(part in name for part in _SWITCHES):
+        if _sets_precision(name):
             *where, value = arguments.split(", ")
             switch = ".".join([name.removeprefix("set_"), *where])
             _keep_loosest(found, switch, value, update)
     return found
+
+
+@lru_cache(maxsize=256)
+def _sets_precision(name: str) -> bool:
+    return any(part in name for part in _SWITCHES)
 
 
 def _keep_loosest(found: dict[str, _Switch], name: str, value: str, update: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
@@ -146,7 +147,11 @@ def _sees_targets(evidence: Evidence) -> bool:
 
 def _digests(evidence: Evidence, *, ids_alone: bool) -> list[_Batch]:
     found: list[_Batch] = []
-    for rows in zip(*rows_of(evidence), strict=False):
+    ranks = rows_of(evidence)
+    if len(ranks) == 1:
+        alone = [row.inputs if ids_alone else row.batch for row in ranks[0]]
+        return [None if digest is None else (digest,) for digest in alone]
+    for rows in zip(*ranks, strict=False):
         digests = (row.inputs if ids_alone else row.batch for row in rows)
         parts = [digest for digest in digests if digest is not None]
         found.append(tuple(sorted(parts)) if len(parts) == len(rows) else None)
@@ -218,7 +223,10 @@ def _counts(evidence: Evidence, name: _Count) -> list[int | None]:
         parts = [getattr(row, name) for row in rows]
         return None if any(part is None for part in parts) else sum(parts)
 
-    return [count(rows) for rows in zip(*rows_of(evidence), strict=False)]
+    ranks = rows_of(evidence)
+    if len(ranks) == 1:
+        return [getattr(row, name) for row in ranks[0]]
+    return [count(rows) for rows in zip(*ranks, strict=False)]
 
 
 def _judge_size(case: Case) -> Finding:
@@ -247,7 +255,12 @@ def _num_parameters(launch: Launch) -> int | None:
     shapes = [mark.shapes for mark in launch.evidence.marks if mark.shapes]
     if not shapes:
         return None
-    return min(sum(math.prod(shape) for shape in each) for each in shapes)
+    return min(map(_size_of, shapes))
+
+
+@lru_cache(maxsize=64)
+def _size_of(shapes: tuple[tuple[int, ...], ...]) -> int:
+    return sum(map(math.prod, shapes))
 
 
 def _judge_movement(case: Case) -> list[Finding]:

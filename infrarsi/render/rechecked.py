@@ -8,10 +8,11 @@ from infrarsi.records.recheck import CheckChange, NotJudged, Recheck, Rejudged, 
 from infrarsi.records.verdict import Ruling
 from infrarsi.render import numbers
 from infrarsi.render.document import printable
+from infrarsi.render.wrapping import wrapped
 
 
-def recheck_lines(found: Recheck) -> list[str]:
-    """Say what judging again came to, a fact a line."""
+def recheck_lines(found: Recheck, *, width: int | None = None) -> list[str]:
+    """Say what judging again came to, a fact a line; with a width, none is wider."""
     lines = [
         f"{numbers.counted(found.num_trials, 'stored trial')}, of which verdicts rest on "
         f"{_rested_on(found):,}; judged again by today's rules (version {found.rules}): "
@@ -27,7 +28,7 @@ def recheck_lines(found: Recheck) -> list[str]:
         lines.append("nothing was judged yet: search with `infrarsi run`")
     elif not found.changed and not found.lost:
         lines.append("every verdict is what it was")
-    return lines
+    return wrapped(lines, width)
 
 
 def _rested_on(found: Recheck) -> int:

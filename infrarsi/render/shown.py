@@ -9,13 +9,14 @@ from infrarsi.records.verdict import Finding, Verdict
 from infrarsi.render import numbers
 from infrarsi.render.document import printable
 from infrarsi.render.facts import command_line
+from infrarsi.render.wrapping import wrapped
 
 _OTHERS = 8
 """Other launches of the candidate that are named."""
 
 
-def shown_lines(shown: Shown) -> list[str]:
-    """Say everything that is known of a trial, a fact a line."""
+def shown_lines(shown: Shown, *, width: int | None = None) -> list[str]:
+    """Say everything that is known of a trial, a fact a line; with a width, none is wider."""
     sections: list[tuple[str, Iterable[str]]] = [
         ("", _head(shown)),
         ("what was tried", _tried(shown)),
@@ -26,15 +27,17 @@ def shown_lines(shown: Shown) -> list[str]:
         ("what today's rules find in this launch alone", _findings(shown.own_findings)),
         ("evidence", _artifacts(shown)),
         ("cost", _cost(shown)),
-        ("the change", shown.diff.splitlines() if shown.diff is not None else ()),
     ]
     lines: list[str] = []
     for title, said in sections:
-        told = [printable(each) if title != "the change" else _as_typed(each) for each in said]
+        told = list(map(printable, said))
         if told and title:
             lines += ["", title, *(f"  {each}" for each in told)]
         else:
             lines += told
+    lines = wrapped(lines, width)
+    if shown.diff is not None:
+        lines += ["", "the change", *map(_as_typed, shown.diff.splitlines())]
     return lines
 
 

@@ -21,7 +21,7 @@ from infrarsi.records.plan import Contract, Language
 from infrarsi.records.verdict import Ruling
 from infrarsi.stages.credit import effects_so_far
 from infrarsi.stages.history import History, Screening
-from infrarsi.stages.report import words_of
+from infrarsi.stages.naming import words_of
 from infrarsi.stages.workspace import Workspace
 
 

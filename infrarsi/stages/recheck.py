@@ -10,14 +10,14 @@ from infrarsi.judge.rules import CHANGES, RULES
 from infrarsi.records.recheck import CheckChange, NotJudged, Recheck, Rejudged, RulesGroup
 from infrarsi.records.verdict import Finding, Layer, Ruling, Verdict
 from infrarsi.stages.docket import Docket, Judged
-from infrarsi.stages.rejudging import Bench, wanted
-from infrarsi.stages.report import words_of
+from infrarsi.stages.naming import words_of
+from infrarsi.stages.rejudging import Bench
 from infrarsi.stages.workspace import Workspace
-from infrarsi.store.read_ahead import read_ahead
 
 _Reached: TypeAlias = tuple[Judged, Verdict]
 _BY_GRAVITY = (Ruling.PASS, Ruling.INCONCLUSIVE, Ruling.FAIL)
 _NAMED = 3
+_KEPT_BYTES = 24 << 20
 
 
 def recheck(workspace: Workspace) -> Recheck:
@@ -27,9 +27,9 @@ def recheck(workspace: Workspace) -> Recheck:
     source. The bands they are held against are derived anew too, once for each baseline.
     """
     docket = Docket.of(workspace.ledger.events)
-    with read_ahead(workspace.artifacts, wanted(docket)) as artifacts:
-        bench = Bench(workspace, artifacts)
-        found = [(judged, bench.again(judged)) for judged in docket.verdicts]
+    bench = Bench(workspace)
+    _keep_memory()
+    found = [(judged, bench.again(judged)) for judged in docket.verdicts]
     reached = [(judged, now) for judged, now in found if isinstance(now, Verdict)]
     lost = [(judged, why) for judged, why in found if isinstance(why, str)]
     versions = sorted({judged.verdict.rules for judged, _ in reached}, reverse=True)
@@ -43,6 +43,14 @@ def recheck(workspace: Workspace) -> Recheck:
         num_calibrations=bench.num_calibrations, groups=groups, lost=_lost(lost),
         notes=tuple(_unannounced(groups)), ledger_head=workspace.ledger.head,
     )  # fmt: skip
+
+
+def _keep_memory() -> None:
+    """Have the allocator keep what one launch frees for the next one: glibc learns it by example.
+
+    Else it gives megabytes back to the system after each launch, and takes them anew.
+    """
+    bytes(_KEPT_BYTES)
 
 
 def refuse_unless_upheld(found: Recheck) -> None:
@@ -74,13 +82,16 @@ def refuse_unless_upheld(found: Recheck) -> None:
 
 
 def _overturned(cases: Sequence[Rejudged], word: str) -> str:
-    first = sorted(cases, key=lambda each: not each.promoted)
+    promoted = [each for each in cases if each.promoted]
+    meant = promoted or list(cases)
     named = "; ".join(
-        f"{launches_in_words(each.trials)} ({each.change})" for each in first[:_NAMED]
+        f"{launches_in_words(each.trials)} ({each.change})" for each in meant[:_NAMED]
     )
-    more = f" and {len(cases) - _NAMED} more" if len(cases) > _NAMED else ""
-    what = "what was promoted" if first[0].promoted else f"{len(cases)} accepted verdict(s)"
-    return f"{what} would be {word} by today's rules: {named}{more}"
+    more = f" and {len(meant) - _NAMED} more" if len(meant) > _NAMED else ""
+    others = len(cases) - len(meant)
+    rest = f"; and {others} other accepted verdict(s)" if others else ""
+    what = "what was promoted" if promoted else f"{len(cases)} accepted verdict(s)"
+    return f"{what} would be {word} by today's rules: {named}{more}{rest}"
 
 
 def _what_to_do(cases: Sequence[Rejudged]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TypeAlias
 
 from infrarsi.errors import LedgerError
@@ -13,7 +12,7 @@ from infrarsi.records.task import Task
 from infrarsi.records.trial import Trial
 from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.stages.calibration import calibrate
-from infrarsi.stages.docket import Docket, Judged
+from infrarsi.stages.docket import Judged
 from infrarsi.stages.judging import Court, changes_of, confirmation_in, launch_of
 from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
@@ -27,10 +26,14 @@ _Launches: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 class Bench:
     """Judges again; what a baseline gives is derived once."""
 
-    def __init__(self, workspace: Workspace, artifacts: Artifacts) -> None:
-        self.artifacts = artifacts
+    def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._courts: dict[_Launches, Court | LedgerError | ValueError] = {}
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """The evidence, by digest."""
+        return self._workspace.artifacts
 
     @property
     def num_calibrations(self) -> int:
@@ -128,26 +131,8 @@ def blocks_of(judged: Judged) -> list[tuple[str, tuple[Trial, ...]]]:
     ]
 
 
-def wanted(docket: Docket) -> Iterator[str]:
-    """Give the digests of all that is read for the verdicts, in the order in which it is."""
-    convened: set[_Launches] = set()
-    for judged in docket.verdicts:
-        if _launches_of(judged.baseline) not in convened:
-            convened.add(_launches_of(judged.baseline))
-            equal, disturbed = judged.calibration
-            yield from _digests(judged.reference)
-            for trial in (*equal[1:], *disturbed):
-                yield from _digests(trial)[:1]
-        for trial in judged.trials:
-            yield from _digests(trial)
-
-
 def _launches_of(baseline: Baseline) -> _Launches:
     return baseline.trials, baseline.null_trials
-
-
-def _digests(trial: Trial) -> list[str]:
-    return [each for each in (trial.evidence_digest, trial.source_digest) if each is not None]
 
 
 def _planned_blocks(workspace: Workspace, judged: Judged) -> int:

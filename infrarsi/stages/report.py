@@ -35,6 +35,7 @@ from infrarsi.stages.credit import credits_of, idea_rows, language_calls
 from infrarsi.stages.doctor import phase_share
 from infrarsi.stages.history import Confirmation, History, Screening
 from infrarsi.stages.knob_effects import ignored_knobs
+from infrarsi.stages.naming import words_of
 from infrarsi.stages.spending import trial_usd
 from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
@@ -119,12 +120,6 @@ def _apart(history: History) -> list[str]:
             "what this report puts forward."
         )
     return said
-
-
-def words_of(candidate: Candidate, defaults: dict[str, Any]) -> str:
-    """Say what a candidate changes: ``+sdpa, recompute=False``."""
-    knobs = [f"{k}={v}" for k, v in candidate.knobs.items() if v != defaults.get(k)]
-    return ", ".join([*(f"+{name}" for name in candidate.patches), *knobs]) or "the reference"
 
 
 def _machine(history: History) -> dict[str, str]:

@@ -20,8 +20,8 @@ from infrarsi.records.verdict import Finding
 from infrarsi.stages.candidate_diff import diff_of
 from infrarsi.stages.docket import Docket, Filed, Judged
 from infrarsi.stages.doctor import phase_share
+from infrarsi.stages.naming import words_of
 from infrarsi.stages.rejudging import Bench
-from infrarsi.stages.report import words_of
 from infrarsi.stages.spending import trial_usd
 from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
@@ -53,7 +53,7 @@ def show(workspace: Workspace, name: str, *, diff: bool = False) -> Shown:
     docket = Docket.of(workspace.ledger.events)
     filed = find_trial(docket, name)
     trial, search = filed.trial, filed.search
-    bench, judged = Bench(workspace, workspace.artifacts), docket.verdicts_on(trial.trial_id)
+    bench, judged = Bench(workspace), docket.verdicts_on(trial.trial_id)
     task, evidence = _task(bench, filed), _evidence(workspace, trial)
     seen = _seen(evidence, task.window if task else None) if evidence else None
     baseline = judged[-1].baseline if judged else filed.baseline or search.history.baseline

@@ -25,7 +25,7 @@ from infrarsi.execute.scratch import keep_cache, prepare_scratch
 from infrarsi.execute.worktree import make_worktree, write_files
 from infrarsi.judge.facts import SourceFacts
 from infrarsi.records.candidate import Candidate, Patch
-from infrarsi.records.evidence import Evidence, read_evidence
+from infrarsi.records.evidence import Evidence, lines_of, read_evidence
 from infrarsi.records.trial import Outcome, Purpose, Trial
 from infrarsi.stages.furnishing import provide_inputs, refuse_outside
 from infrarsi.stages.starts import Start, lay_out_all, told
@@ -134,7 +134,7 @@ def evidence_of(keeper: Keeper, trial: Trial) -> Evidence:
     """Read the evidence that a trial left."""
     if trial.evidence_digest is None:
         return Evidence()
-    return read_evidence(keeper.artifacts.get(trial.evidence_digest).splitlines())
+    return read_evidence(lines_of(keeper.artifacts.get(trial.evidence_digest)))
 
 
 def source_of(keeper: Keeper, trial: Trial) -> SourceFacts | None:

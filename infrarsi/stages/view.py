@@ -8,7 +8,7 @@ from infrarsi.render.document import shortened
 from infrarsi.render.live import SearchView
 from infrarsi.stages.asking import Ask
 from infrarsi.stages.history import History, Screening
-from infrarsi.stages.report import words_of
+from infrarsi.stages.naming import words_of
 from infrarsi.stages.steps import Choose, Judge, Launch, Step
 from infrarsi.stages.workspace import Workspace
 

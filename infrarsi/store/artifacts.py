@@ -6,9 +6,13 @@ import contextlib
 import gzip
 import hashlib
 import os
+import zlib
 from pathlib import Path
 
 from infrarsi.errors import LedgerError, SpaceError
+
+_GZIP = 31
+"""What zlib calls the gzip format, with the largest window."""
 
 
 class Artifacts:
@@ -56,8 +60,9 @@ class Artifacts:
             They are missing, or are no longer what they were.
         """
         try:
-            content = gzip.decompress(self._place(digest).read_bytes())
-        except (OSError, EOFError, gzip.BadGzipFile) as error:
+            packed = self._place(digest).read_bytes()
+            content = zlib.decompress(packed, wbits=_GZIP, bufsize=4 * len(packed) or 1)
+        except (OSError, zlib.error) as error:
             raise self._lost(digest, "is missing or cannot be read") from error
         if hashlib.sha256(content).hexdigest() != digest:
             raise self._lost(digest, "was altered")

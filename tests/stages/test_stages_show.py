@@ -116,3 +116,15 @@ def test_evidence_that_does_not_verify_is_said_to(search, tmp_path):
     }  # fmt: skip
     assert shown.seen is None
     assert "cannot be read" in "\n".join(shown_lines(shown))
+
+
+def test_on_a_terminal_no_line_is_wider_than_it_and_the_source_is_as_typed(search):
+    shown = named(search, "t0009", diff=True)
+    lines = shown_lines(shown, width=80)
+    before = lines[: lines.index("the change")]
+    long_words = [line for line in before if len(line) > 80 and " " in line.strip()]
+    assert long_words == []
+    assert " ".join(" ".join(before).split()) == " ".join(
+        " ".join(shown_lines(shown)[: shown_lines(shown).index("the change")]).split()
+    )
+    assert "-    return q @ k" in lines
