@@ -26,12 +26,10 @@ from infrarsi.witness import ENTRY
 pytestmark = pytest.mark.training
 
 PROGRAM = Path(__file__).parent / "programs" / "variants.py"
-VARIANTS = {
-    "plain": "plain", "foreach": "plain", "fused": "plain", "forges losses": "plain",
-    "skips steps": "plain", "stale gradients": "plain", "freezes a layer": "plain",
-    "renamed": "plain", "two": "two", "two foreach": "two",
-}  # fmt: skip
-"""Each variant, and what is its reference."""
+VARIANTS = (
+    "plain", "foreach", "forges losses", "skips steps", "stale gradients", "renamed",
+)  # fmt: skip
+"""The first is the reference of all."""
 STOP, UPDATE, SCORES = 6, 32, 2
 WINDOW = Window(warmup_updates=2, measured_updates=3)
 
@@ -49,7 +47,7 @@ def launched(folder, variants, *, keep=None, replay=None, place=None):
     done = launch(
         LaunchPlan(
             mark=f"test-{os.getpid()}-{folder.name}/", tier=Tier.PROCESS_GROUP, folder=".",
-            argv=(sys.executable, str(PROGRAM), json.dumps(variants)),
+            argv=(sys.executable, str(PROGRAM), json.dumps(list(variants))),
             room=Room(tree=PROGRAM.parent, root=PROGRAM.parent, scratch=scratch), witness=ENTRY,
             witness_options=options, stop_update=stop, values_until=stop, deadline_s=90.0,
             env={"OMP_NUM_THREADS": "1"}, keep=keep,
@@ -70,19 +68,13 @@ def trained(tmp_path_factory):
     """Every variant's own launch, its replay by its reference's code, and that of nudged states."""
     kept, mine, null = (tmp_path_factory.mktemp(name) for name in ("kept", "mine", "null"))
     keep = Keep(UPDATE, ahead=20, most_bytes=10**7)
-    variants = launched(kept, list(VARIANTS), keep=keep)
+    variants = launched(kept, VARIANTS, keep=keep)
     place = kept / "place"
     take_kept(kept / "scratch", place)
     told = {"update": UPDATE, "scores": SCORES, "seed": 1}
-    references = list(VARIANTS.values())
-    replays = launched(mine, references, replay=told, place=place)
-    nulls = launched(null, references, replay={**told, "ulps": 4.0}, place=place)
-    names = list(VARIANTS)
-    return {
-        name: (variants[i], variants[names.index(VARIANTS[name])], replays[i],
-               nulls[names.index(VARIANTS[name])])
-        for i, name in enumerate(names)
-    }  # fmt: skip
+    replays = launched(mine, ["plain"] * len(VARIANTS), replay=told, place=place)
+    (nudged,) = launched(null, ["plain"], replay={**told, "ulps": 4.0}, place=place)
+    return {name: (variants[i], variants[0], replays[i], nudged) for i, name in enumerate(VARIANTS)}
 
 
 def as_launch(evidence, name):
@@ -112,7 +104,7 @@ def findings(trained, name):
     return {each.check: each for each in judge_replay(confirmation)}
 
 
-@pytest.mark.parametrize("name", ["plain", "foreach", "fused", "two", "two foreach"])
+@pytest.mark.parametrize("name", ["plain", "foreach"])
 def test_an_honest_variant_is_repeated_by_the_references_code(trained, name):
     said = findings(trained, name)
     assert {each.ruling for each in said.values()} == {Ruling.PASS}, said
@@ -141,7 +133,6 @@ def test_a_nudged_state_is_replayed_nearly_alike(trained):
         ("skips steps", {"one_update"}),
         ("stale gradients", {"one_update", "grad_norm"}),
         ("forges losses", {"loss"}),
-        ("freezes a layer", {"one_update", "grad_norm"}),
     ],
 )
 def test_what_begins_after_the_window_is_refused(trained, name, checks):
@@ -151,10 +142,11 @@ def test_what_begins_after_the_window_is_refused(trained, name, checks):
     assert all(f"update {UPDATE}" in said[check].reason for check in checks)
 
 
-def test_a_frozen_layer_is_named(trained):
-    reason = findings(trained, "freezes a layer")["one_update"].reason
-    assert "block.up.weight" in reason
+def test_a_parameter_that_does_not_move_is_named(trained):
+    reason = findings(trained, "skips steps")["one_update"].reason
+    assert "reference's code moves" in reason
     assert "moved it by 0," in reason
+    assert "7 movements in 1 of 1 updates" in reason
 
 
 def test_a_renamed_parameter_is_a_doubt(trained):

@@ -43,16 +43,8 @@ class Model(nn.Module):
         return getattr(self, self.name)(self.block(self.embed(ids)))
 
 
-def optimizers_of(model, variant):
-    params = list(model.parameters())
-    if variant.startswith("two"):
-        foreach = variant == "two foreach"
-        return [
-            torch.optim.AdamW(params[:3], lr=1e-2, foreach=foreach),
-            torch.optim.SGD(params[3:], lr=1e-2, momentum=0.9, foreach=foreach),
-        ]
-    options = {"foreach": variant == "foreach", "fused": variant == "fused"}
-    return [torch.optim.AdamW(params, lr=1e-2, **options)]
+def optimizer_of(model, variant):
+    return torch.optim.AdamW(model.parameters(), lr=1e-2, foreach=variant == "foreach")
 
 
 class Cheat:
@@ -69,34 +61,30 @@ class Cheat:
             return loss + (self.loss - loss).detach()
         return loss
 
-    def before_step(self, model, optimizers, update):
+    def before_step(self, model, optimizer, update):
         if update < LATE:
             self.grads = [each.grad.clone() for each in model.parameters()]
         elif self.variant == "stale gradients":
             for param, grad in zip(model.parameters(), self.grads, strict=True):
                 param.grad.copy_(grad)
         elif self.variant == "skips steps":
-            for optimizer in optimizers:
-                for group in optimizer.param_groups:
-                    group["lr"] = 0.0
-        elif self.variant == "freezes a layer":
-            model.block.up.weight.grad = None
+            for group in optimizer.param_groups:
+                group["lr"] = 0.0
 
 
 def train(variant, rank, barrier):
     os.environ["RANK"] = str(rank)
     torch.manual_seed(3)
     model = Model(variant)
-    optimizers = optimizers_of(model, variant)
+    optimizer = optimizer_of(model, variant)
     cheat, data = Cheat(variant), torch.Generator().manual_seed(7)
     for update in range(1, UPDATES + 1):
         barrier.wait()
         ids = torch.randint(0, VOCABULARY, (ROWS, LENGTH + 1), generator=data)
         cheat.of_loss(loss_of(model, ids), update).backward()
-        cheat.before_step(model, optimizers, update)
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
+        cheat.before_step(model, optimizer, update)
+        optimizer.step()
+        optimizer.zero_grad()
 
 
 def loss_of(model, ids):
