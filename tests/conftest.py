@@ -1,6 +1,7 @@
 """Settings for every test."""
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -12,7 +13,15 @@ settings.load_profile("untimed")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# A shell that starts us in its background has us ignore Ctrl-C, and so would all that we start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def pytest_collection_modifyitems(items):
-    """Begin with what trains: a long test that came last would leave a worker idle."""
-    items.sort(key=lambda item: item.get_closest_marker("training") is None)
+    """Begin with what trains, the longest first: it would leave a worker idle, came it last."""
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("training") is None,
+            "test_quickstart" not in item.nodeid,
+        )
+    )
