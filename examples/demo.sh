@@ -15,10 +15,10 @@ git add -A
 git -c user.name=you -c user.email=you@example.com commit --quiet -m "My training code"
 step python data.py
 
-step infrarsi init --memory 850MB --warmup-updates 3 --measured-updates 8 -- python train.py
+step infrarsi init --memory 850MB --warmup-updates 3 --measured-updates 6 -- python train.py
 step infrarsi doctor
 step infrarsi run --max-wall 3m
-step infrarsi apply --blocks 4
+step infrarsi apply --blocks 3
 step infrarsi report
 step git log --stat --format='%h %s' main.."$(git branch --list 'infrarsi/*' --format='%(refname:short)')"
 printf '\nThe report: %s\n' "$PWD/.infrarsi/report/report.html"
