@@ -138,11 +138,11 @@ def test_memory_is_the_largest_ranks_and_so_is_its_cap(run_program):
 
 TORCHRUN = """\
 [rank1]: Traceback (most recent call last):
-[rank1]:   File "/work/train.py", line 9, in <module>
+[rank1]:   File "/srv/training/train.py", line 9, in <module>
 [rank1]:     main()
 [rank1]: KeyError: 'lr'
 [rank0]: Traceback (most recent call last):
-[rank0]:   File "/work/train.py", line 12, in main
+[rank0]:   File "/srv/training/train.py", line 12, in main
 [rank0]: RuntimeError: [../gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1
 E1130 02:50:00.123 99 torch/distributed/elastic/multiprocessing/api.py:882] failed (exitcode: 1)
 Traceback (most recent call last):

@@ -73,8 +73,8 @@ def test_secrets_leave_neither_with_files_nor_with_the_command():
 
 
 def test_paths_of_this_machine_are_not_told():
-    trials = ("crashed: no file /home/jane/work/data.bin",)
-    places = {"/home/jane": "<home>", "/home/jane/work": "<repository>"}
+    trials = ("crashed: no file /home/jane/model/data.bin",)
+    places = {"/home/jane": "<home>", "/home/jane/model": "<repository>"}
     prompt = write_prompt(situation(trials=trials, places=places), 60_000)
     assert "no file <repository>/data.bin" in prompt.user
 
