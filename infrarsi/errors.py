@@ -4,13 +4,15 @@
 
     InfraRSIError
     ├── UsageError            2   a wrong argument, or nothing to work on
+    │   └── TableError        2   a measured table or its sidecar cannot be used
     ├── RepositoryError       2   not a git repository, no commit
     ├── ContractError         3   the contract cannot be read, or what it locked has changed
     ├── RejectedError         4   the judge or the gate refused
     │   └── BundleError       4   the evidence of a promotion cannot be used
     ├── InconclusiveError     5   the judge could not tell
     ├── LedgerError           6   the ledger was altered, or cannot be written
-    │   └── SpaceError        6   no space left for the ledger, its evidence or a trial
+    │   ├── SpaceError        6   no space left for the ledger, its evidence or a trial
+    │   └── BankError         6   a pack of experience cannot be read or kept, or was altered
     ├── BusyError             7   another command is at work here
     ├── ReferenceFailedError  8   the reference launch fails, hangs, or shows no update
     └── EditError             9   a patch does not apply
@@ -38,6 +40,10 @@ class UsageError(InfraRSIError):
     """A wrong argument, or a stage called before the one that it needs."""
 
     exit_code = 2
+
+
+class TableError(UsageError):
+    """A measured table, or the sidecar that says what its columns mean, cannot be used."""
 
 
 class RepositoryError(InfraRSIError):
@@ -83,6 +89,10 @@ class SpaceError(LedgerError):
         full = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
         # Copying a folder gathers its errors in words.
         return error.errno in full or any(f"[Errno {number}]" in str(error) for number in full)
+
+
+class BankError(LedgerError):
+    """A pack of experience cannot be read, was altered, clashes, or cannot be kept."""
 
 
 class BusyError(InfraRSIError):

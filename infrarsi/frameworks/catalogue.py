@@ -58,6 +58,23 @@ def draft_knobs(
 
 def claim_of(knob: Knob) -> Claim:
     """Give what a knob seems to set, by its name and by what it reaches the program with."""
+    names = _names_of(knob)
+    for pattern, claim in _claims():
+        if any(re.fullmatch(pattern, name) for name in names):
+            return claim
+    return "anything"
+
+
+def role_of(knob: Knob) -> str | None:
+    """Give what a knob is, whatever its program calls it: ``recompute``; ``None``: nothing known."""
+    names = _names_of(knob)
+    return next(
+        (role for pattern, role in _roles() if any(re.fullmatch(pattern, name) for name in names)),
+        None,
+    )
+
+
+def _names_of(knob: Knob) -> set[str]:
     names = {knob.name}
     match knob.reach:
         case Flag(flag=flag):
@@ -66,10 +83,14 @@ def claim_of(knob: Knob) -> Claim:
             names.add(key.rsplit(".", 1)[-1])
         case Environment(variable=variable):
             names.add(variable)
-    for pattern, claim in _claims():
-        if any(re.fullmatch(pattern, name) for name in names):
-            return claim
-    return "anything"
+    return names
+
+
+@cache
+def _roles() -> tuple[tuple[str, str], ...]:
+    catalogue = _catalogue()
+    rows = [(names, f"batch_{part}") for part, names in catalogue["batch"].items()]
+    return (*rows, *((row["names"], row["role"]) for row in catalogue["flags"] if "role" in row))
 
 
 @cache

@@ -2,9 +2,9 @@
 
 import pytest
 
-from infrarsi.frameworks.catalogue import draft_knobs
+from infrarsi.frameworks.catalogue import draft_knobs, role_of
 from infrarsi.frameworks.program import find_settings
-from infrarsi.records.task import Surface
+from infrarsi.records.task import ConfigKey, Environment, Flag, Knob, Override, Surface
 
 SOURCE = """
 import argparse
@@ -79,3 +79,20 @@ def test_a_batch_without_accumulation_is_left_alone():
 def test_recomputation_lowers_memory():
     knobs, _ = draft_knobs(find_settings(SOURCE), ("python", "t.py"), device="cpu")
     assert names(knobs)["gradient_checkpointing"].raises_memory == "down"
+
+
+@pytest.mark.parametrize(
+    ("reach", "role"),
+    [
+        (Flag(flag="--gradient-checkpointing"), "recompute"),
+        (Flag(flag="--train.activation_checkpointing"), "recompute"),
+        (Override(key="trainer.compile"), "compile"),
+        (ConfigKey(file="a.yaml", key="data.num_workers"), "workers"),
+        (Flag(flag="--per-device-train-batch-size"), "batch_micro"),
+        (Flag(flag="--gradient_accumulation_steps"), "batch_accumulation"),
+        (Environment(variable="GLIBC_TUNABLES"), None),
+        (Flag(flag="--fused"), None),
+    ],
+)
+def test_a_knob_is_known_by_what_it_is_whatever_its_program_calls_it(reach, role):
+    assert role_of(Knob(name="x", reach=reach, values=(1, 2), default=1)) == role

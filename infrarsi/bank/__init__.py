@@ -1,0 +1,1 @@
+"""The experience bank: packs of lessons as files, merged in git, recalled by likeness."""
