@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 
 from infrarsi.judge import audit_rules as rules
 from infrarsi.judge.facts import ChangedFile
 from infrarsi.judge.findings import fails, passes, unsure
 from infrarsi.judge.integrity import hides_a_module
+from infrarsi.judge.schedule import changed_schedules
 from infrarsi.judge.syntax import Use, uses_in_python
 from infrarsi.records.candidate import Patch
 from infrarsi.records.verdict import Finding, Layer
@@ -30,7 +31,12 @@ _REFUSED_FOLDERS = {".git", "__pycache__", ".infrarsi", ".github", "site-package
 _PROSE = (".md", ".rst", ".txt")
 
 
-def judge_audit(changed: Iterable[ChangedFile], *, reach: int | None = None) -> list[Finding]:
+def judge_audit(
+    changed: Iterable[ChangedFile],
+    *,
+    reach: int | None = None,
+    installed: Collection[str] = (),
+) -> list[Finding]:
     """Read what a candidate changes in the source.
 
     Parameters
@@ -40,13 +46,16 @@ def judge_audit(changed: Iterable[ChangedFile], *, reach: int | None = None) -> 
         :func:`texts_of`.
     reach : int or None
         The last update that a judged launch made. What a change does only after it, nobody saw.
+    installed : collection of str
+        Names that installed packages are imported by: no new module may hide one.
 
     Returns
     -------
     list of Finding
         One that fails for every kind of refusal, or one that passes; one that is inconclusive
-        where the change acts by the number of an update beyond ``reach``; and one that passes
-        with the notes, if there are any.
+        where the change acts by the number of an update beyond ``reach``, or sets anew what
+        varies with it, such as the learning rate; and one that passes with the notes, if there
+        are any.
 
     Notes
     -----
@@ -57,7 +66,7 @@ def judge_audit(changed: Iterable[ChangedFile], *, reach: int | None = None) -> 
     noted: list[tuple[str, Use]] = []
     files = list(changed)
     for file in files:
-        for use in [*_uses_of_path(file), *_new_uses(file)]:
+        for use in [*_uses_of_path(file, installed), *_new_uses(file)]:
             (refused if use.severity == "refuse" else noted).append((file.path, use))
     findings = []
     for why in dict.fromkeys(use.why for _, use in refused):
@@ -77,10 +86,29 @@ def judge_audit(changed: Iterable[ChangedFile], *, reach: int | None = None) -> 
                 hint="leave that out, or measure in a window that reaches it",
             )
         )  # fmt: skip
+    findings += [] if reach is None else _judge_schedules(files, reach)
     if noted:
         words = "; ".join(dict.fromkeys(f"{use.why} ({_some([(p, use)])})" for p, use in noted))
         findings.append(passes(_LAYER, "notes", f"for a reader's eye: {words}"))
     return findings
+
+
+def _judge_schedules(files: Iterable[ChangedFile], reach: int) -> list[Finding]:
+    """Doubt a change of what varies with the number of the update: a window shows only its own."""
+    places = [
+        f"{setting.name} at {file.path}, line {setting.line}"
+        for file in files
+        if file.path.endswith(".py")
+        for setting in changed_schedules(file.before or "", file.after or "")
+    ]
+    if not places:
+        return []
+    named = "; ".join(dict.fromkeys(places[:_LISTED]))
+    reason = (
+        f"the change sets anew what varies with the updates made, and no launch here made more "
+        f"than {reach} of them: {named}"
+    )
+    return [unsure(_LAYER, "schedule", reason, hint="leave that out: no speedup needs it")]
 
 
 def texts_of(patches: Iterable[Patch]) -> tuple[ChangedFile, ...]:
@@ -92,7 +120,7 @@ def texts_of(patches: Iterable[Patch]) -> tuple[ChangedFile, ...]:
     )
 
 
-def _uses_of_path(file: ChangedFile) -> list[Use]:
+def _uses_of_path(file: ChangedFile, installed: Collection[str]) -> list[Use]:
     """Refuse paths that start by themselves, cannot be read, or hide a module."""
     *folders, name = file.path.replace("\\", "/").split("/")
     found = []
@@ -104,7 +132,9 @@ def _uses_of_path(file: ChangedFile) -> list[Use]:
         found.append(Use("refuse", "reaches outside the source", file.path, 0))
     top = name.removesuffix(".py") if not folders else folders[0]
     is_module = name.endswith(".py") and (not folders or name == "__init__.py")
-    if file.before is None and is_module and hides_a_module(top):
+    if rules.DEPENDENCY_FILES.fullmatch(name) or "requirements" in folders:
+        found.append(Use("refuse", "changes which packages are installed", name, 0))
+    if file.before is None and is_module and (hides_a_module(top) or top in installed):
         found.append(Use("refuse", "adds a module that hides another", file.path, 0))
     return found
 
@@ -142,6 +172,8 @@ def _words(text: str, *, is_python: bool) -> list[Use]:
         if line.lstrip().startswith("#"):
             continue
         lowered = line.lower()
+        if not is_python and rules.INSTALLS.search(line):
+            found.append(Use("refuse", "installs packages", line.strip()[:60], number))
         found += [
             Use("refuse", why, word, number)
             for word, why in rules.REFUSED_WORDS.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 Severity: TypeAlias = Literal["refuse", "note"]
@@ -49,6 +50,11 @@ USES: dict[str, tuple[Severity, str]] = {
     "_socket": ("refuse", "opens a channel"),
     "site": ("refuse", "changes how Python starts"),
     "sitecustomize": ("refuse", "changes how Python starts"),
+    "pip": ("refuse", "installs packages"),
+    "ensurepip": ("refuse", "installs packages"),
+    "venv": ("refuse", "installs packages"),
+    "virtualenv": ("refuse", "installs packages"),
+    "zipimport": ("refuse", "loads code that the audit cannot read"),
     "usercustomize": ("refuse", "changes how Python starts"),
     "marshal": ("refuse", "loads code that the audit cannot read"),
     "os.write": ("refuse", "writes to a bare descriptor"),
@@ -112,6 +118,26 @@ ATTRIBUTES: dict[str, str] = {
     "_optimizer_step_pre_hooks": "touches the witness's hooks",
 }  # fmt: skip
 """Attributes that are refused on any object."""
+
+DEPENDENCY_FILES = re.compile(
+    r"(requirements|constraints)[\w.-]*\.(txt|in)|pyproject\.toml|setup\.(py|cfg)|Pipfile(\.lock)?|"
+    r"(poetry|uv|pdm|pixi|conda)[\w.-]*\.lock|pixi\.toml|conda-lock\.ya?ml|"
+    r"environment[\w.-]*\.ya?ml|"
+    r"pip\.conf|\.python-version|Dockerfile[\w.-]*"
+)
+"""Names of files that say what is installed: no speedup of the source needs another."""
+
+INSTALLS = re.compile(
+    r"\b(pip3?|conda|mamba|micromamba|uv|poetry|pdm|pixi|easy_install|apt(-get)?)\b.*"
+    r"\b(install|add|sync|update|upgrade|uninstall|remove)\b"
+)
+"""A command that changes what is installed."""
+
+STARTS_PROGRAMS = ("subprocess.", "os.system", "os.popen", "os.exec", "os.spawn", "os.posix_spawn")
+"""Calls whose texts are commands."""
+
+IMPORTED_FROM = {"sys.path.insert", "sys.path.append", "sys.path.extend"}
+"""Calls that add places to import from."""
 
 HIDING_CALLS = {"exec", "eval", "compile", "__import__"}
 """Builtins that run text which the audit cannot read."""

@@ -15,6 +15,9 @@ CHANGES: Mapping[int, str] = {
     3: "inconclusive: code that acts after the last update seen, marks without a matmul in the "
     "graph, a start that could hold the work of all updates seen; refused: ways to the witness",
     4: "a confirmation replays single updates of the winner through the reference's own code",
+    5: "inconclusive: a change of what varies with the number of the update, as a learning rate",
+    6: "refused: installed packages that change, and imports of what was not installed so when the "
+    "reference was measured; inconclusive: what another draw of random numbers explains",
 }
 """By version, what it brought; the newest last."""
 

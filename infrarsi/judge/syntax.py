@@ -37,6 +37,21 @@ class Use:
 def uses_in_python(text: str) -> tuple[list[Use], str] | None:
     """Give all that a Python text uses of what the audit looks for, and the lines left unread.
 
+    ``None`` where no part of the text can be parsed, see `parse_leniently`.
+    """
+    read = parse_leniently(text)
+    if read is None:
+        return None
+    tree, unread = read
+    reader = _Reader()
+    reader.learn_aliases(tree)
+    reader.visit(tree)
+    return reader.found, unread
+
+
+def parse_leniently(text: str) -> tuple[ast.Module, str] | None:
+    """Parse a Python text, or a piece of one, and give the tree and the lines left unread.
+
     An edit may begin or end within an expression: a few lines at its ends are then left out, and
     the rest is parsed. ``None`` where no such part of the text is Python that can be parsed, not
     even as the body of a function.
@@ -48,10 +63,7 @@ def uses_in_python(text: str) -> tuple[list[Use], str] | None:
             continue
         tree = _parse("".join(lines[head : len(lines) - tail]))
         if tree is not None:
-            reader = _Reader()
-            reader.learn_aliases(tree)
-            reader.visit(tree)
-            return reader.found, "".join(lines[:head] + lines[len(lines) - tail :])
+            return tree, "".join(lines[:head] + lines[len(lines) - tail :])
     return None
 
 
@@ -274,7 +286,24 @@ class _Reader(ast.NodeVisitor):
         if plain.endswith(".join"):
             self._read_text(fold_text(node), node)
         self._judge_write(node, plain)
+        self._judge_installing(node, plain)
         self.generic_visit(node)
+
+    def _judge_installing(self, node: ast.Call, name: str) -> None:
+        """Refuse starting an installer, and importing from a place that is not in the tree."""
+        if name.startswith(rules.STARTS_PROGRAMS):
+            words = " ".join(
+                fold_text(each) or "" for each in ast.walk(node) if isinstance(each, ast.Constant)
+            )
+            found = rules.INSTALLS.search(words)
+            if found:
+                self.add("refuse", "installs packages", found.group(0)[:60], node)
+        elif name in rules.IMPORTED_FROM:
+            for argument in node.args:
+                listed = argument.elts if isinstance(argument, ast.List | ast.Tuple) else [argument]
+                for place in filter(None, map(fold_text, listed)):
+                    if place.startswith(("/", "~")):
+                        self.add("refuse", "imports from outside its tree", place, node)
 
     def _judge_write(self, node: ast.Call, name: str) -> None:
         """Refuse writing to a place that is plainly not in the tree."""

@@ -21,16 +21,23 @@ _LEAK = {"refused": 0.02, "failed": 0.1}
 """Chance of that status without any atom at fault: crashes happen by themselves too."""
 _SUPERSET = {"refused": 0.1, "failed": 0.4}
 """Factor for a candidate that carries all the atoms of one that was refused."""
+_NUM_EXPLANATIONS = 200
+_SWEEPS = 60
 
 
 class AcceptanceModel:
-    """A posterior probability, for each atom, of being at fault.
+    """Explanations of what was refused so far: which atoms may be at fault, jointly.
 
     An atom is a patch, or a knob value other than the default. A candidate passes when none
-    of its atoms is at fault; a refusal is shared out among its atoms, those acquitted by an
-    accepted trial taking almost none of the blame. Solved by mean-field iteration: adequate
-    where few atoms are at fault; a fault that only a *pair* has is caught by the rule that
-    a candidate holding everything a refused one held is refused too.
+    of its atoms is at fault. Explanations are drawn from the posterior by Gibbs sampling, so
+    that "one of these two, but hardly both" stays known, and either alone is worth a trial
+    where both together are not. A fault that only a *pair* has is caught by the rule that a
+    candidate holding everything a refused one held is refused too.
+
+    Attributes
+    ----------
+    at_fault
+        Posterior probability of each atom, shape ``(num atoms,)``.
     """
 
     def __init__(self, lattice: Lattice, seen: Sequence[tuple[Point, Observation]]) -> None:
@@ -43,8 +50,16 @@ class AcceptanceModel:
         carried = self._atoms(points)
         passed = np.array([status == "ok" for _, status in judged], dtype=np.bool_)
         leaks = np.array([_LEAK.get(status, 0.0) for _, status in judged])
-        prior = self._prior(lattice)
-        self.at_fault = _share_blame(prior, carried[passed], carried[~passed], leaks[~passed])
+        self.at_fault = _unless_it_passed(self._prior(lattice), carried[passed])
+        self._suspects = np.flatnonzero(carried[~passed].any(axis=0))
+        self._explanations = _explain(
+            self.at_fault[self._suspects], carried[~passed][:, self._suspects], leaks[~passed]
+        )
+        self._apart = self.at_fault.copy()
+        self._apart[self._suspects] = 0.0
+        if len(self._suspects):
+            blamed = self._explanations.mean(axis=0)
+            self.at_fault[self._suspects] = np.clip(blamed, 1e-6, 0.999)
         self._bad = [
             (row, _SUPERSET[status])
             for row, (_, status) in zip(carried, judged, strict=True)
@@ -54,7 +69,9 @@ class AcceptanceModel:
     def p_accepted(self, points: Ints) -> Floats:
         """Give the probability that nothing is refused and nothing crashes, shape ``(m,)``."""
         carried = self._atoms(points)
-        chance = np.exp(carried @ np.log1p(-self.at_fault)) * (1 - _LEAK["refused"])
+        accused = carried[:, self._suspects].astype(np.float64) @ self._explanations.T
+        chance = np.exp(carried @ np.log1p(-self._apart)) * (accused == 0).mean(axis=1)
+        chance *= 1 - _LEAK["refused"]
         factor = np.ones(len(points))
         for row, times in self._bad:
             holds_all = ~(row & ~carried).any(axis=1)
@@ -83,14 +100,43 @@ class AcceptanceModel:
         return np.hstack([*columns, patches])
 
 
-def _share_blame(prior: Floats, passed: Bools, refused: Bools, leaks: Floats) -> Floats:
-    """Iterate the posterior odds of each atom; damped, so that it settles."""
-    base = np.log(prior / (1 - prior)) + passed.sum(axis=0) * np.log(_PASSES_AT_FAULT)
-    fault = 1 / (1 + np.exp(-base))
-    for _ in range(40):
-        log_clean = np.log1p(-np.minimum(fault, 1 - 1e-9))
-        others = (refused * log_clean).sum(axis=1, keepdims=True) - log_clean
-        without = leaks[:, None] + (1 - leaks[:, None]) * (1 - np.exp(others))
-        evidence = np.where(refused, -np.log(np.clip(without, 1e-6, 1.0)), 0.0).sum(axis=0)
-        fault = 0.5 * fault + 0.5 / (1 + np.exp(-np.clip(base + evidence, -30, 30)))
-    return np.asarray(np.clip(fault, 1e-6, 0.999))
+def _unless_it_passed(prior: Floats, passed: Bools) -> Floats:
+    """Give each atom's probability of being at fault by the accepted trials alone."""
+    odds = np.log(prior / (1 - prior)) + passed.sum(axis=0) * np.log(_PASSES_AT_FAULT)
+    return np.asarray(1 / (1 + np.exp(np.clip(-odds, -30, 30))))
+
+
+def _explain(prior: Floats, refused: Bools, leaks: Floats) -> Floats:
+    """Draw sets of atoms at fault that explain the refusals.
+
+    Parameters
+    ----------
+    prior
+        Probability of each suspect, shape ``(a,)``.
+    refused
+        Which suspects each refused trial carried, shape ``(r, a)``.
+    leaks
+        Probability that the trial ends so with none at fault, shape ``(r,)``.
+
+    Returns
+    -------
+    Shape ``(200, a)``: 1 where at fault. The draws are the same for the same arguments.
+    """
+    rng = np.random.default_rng(0)
+    num, size = _NUM_EXPLANATIONS, len(prior)
+    held = refused.T.astype(np.int64)
+    log_odds = np.log(prior / (1 - prior))
+    surprise = -np.log(np.maximum(leaks, 1e-6))
+    faults = (rng.random((num, size)) < 0.5).astype(np.int64)
+    counts = faults @ held
+    rows = np.arange(num)
+    for _ in range(_SWEEPS if size else 0):
+        # Each draw takes its atoms in an order of its own: one order would favour the last.
+        for atoms in rng.permuted(np.tile(np.arange(size), (num, 1)), axis=1).T:
+            here = held[atoms]
+            counts -= here * faults[rows, atoms, None]
+            unexplained = ((counts == 0) * here) @ surprise
+            odds = np.clip(log_odds[atoms] + unexplained, -30, 30)
+            faults[rows, atoms] = rng.random(num) < 1 / (1 + np.exp(-odds))
+            counts += here * faults[rows, atoms, None]
+    return faults.astype(np.float64)

@@ -90,7 +90,7 @@ SESSIONS = {
         6_000_000_000,
     ),
 }  # fmt: skip
-WARMUP, MEASURED, BLOCKS = 3, 8, 2
+WARMUP, MEASURED, BLOCKS = 3, 8, 4
 
 
 class Silent:

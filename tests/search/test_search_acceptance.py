@@ -80,6 +80,26 @@ def test_a_pair_that_only_fails_together_is_avoided_and_its_halves_are_not():
     assert half > 0.8
 
 
+def test_of_two_that_were_always_refused_together_either_alone_is_worth_a_trial():
+    both = [candidate(["a", "bad"]), candidate(["a", "bad"], workers=2)]
+    trials = [(each, "refused") for each in (*both, candidate(["a", "bad", "b"], workers=4))]
+    first, second, together = chances(
+        [*trials, (candidate(["b"], workers=2), "ok"), (candidate(workers=4), "ok")],
+        candidate(["a"]), candidate(["bad"]), candidate(["a", "bad", "c"]),
+    )  # fmt: skip
+    assert 0.25 < first < 0.75
+    assert 0.25 < second < 0.75
+    assert together < 0.05
+
+
+def test_each_refused_alone_is_at_fault_and_does_not_excuse_the_others():
+    trials = [(candidate([name]), "refused") for name in ("a", "b", "c")]
+    asked = [candidate([name], workers=2) for name in ("a", "b", "c", "bad")]
+    *refused, other = chances(trials, *asked)
+    assert max(refused) < 0.4
+    assert other > 0.85
+
+
 def test_an_oom_says_nothing_about_acceptance():
     asked = candidate(["bad"])
     assert chances([(asked, "oom")], asked)[0] == chances([], asked)[0]

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from truths import GIB, MemoryBound, knob, observe, patch, reference_of, regret, search
+from truths import (
+    GIB,
+    MemoryBound,
+    RefusedShortcut,
+    knob,
+    observe,
+    patch,
+    reference_of,
+    regret,
+    search,
+)
 
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.constraint import constraint_holds, first_broken
@@ -58,6 +68,16 @@ def test_it_recovers_from_priors_that_point_the_wrong_way():
         for seed in range(6)
     ]
     assert statistics.median(regrets) <= 0.05
+
+
+def test_what_helps_is_found_behind_a_faster_shortcut_that_is_refused():
+    truth = RefusedShortcut()
+    found = [search(truth, "infrarsi", seed=seed, trials=8)[0] for seed in range(6)]
+    for observations in found:
+        fused = [each.candidate.knobs["fused"] and each.status == "ok" for each in observations]
+        assert any(fused)
+        refused = [each.status == "refused" for each in observations]
+        assert sum(refused) <= 3
 
 
 def test_ooms_stay_near_a_third_of_the_trials(searches):

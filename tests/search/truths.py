@@ -139,6 +139,38 @@ class MemoryBound:
                     yield Candidate.of(knobs, itertools.compress(patches, bits))
 
 
+class RefusedShortcut:
+    """A job with one setting that helps, and a faster one that trains something else.
+
+    Most other settings do nothing, and the two are often tried together.
+    """
+
+    def __init__(self):
+        self.space = Space(
+            knobs=(
+                knob("fused", (False, True), False),
+                knob("dtype", ("float32", "bfloat16"), "float32"),
+                knob("micro_batch", (1, 2, 4), 4, "up"),
+                knob("grad_accum", (1, 2, 4), 1),
+                knob("huge_pages", (0, 1), 0, "up"),
+                knob("malloc", ("default", "keep"), "default", "up"),
+            ),
+            constraints=("micro_batch * grad_accum == 4",),
+            patches=(patch("fused_adamw", (-0.03, 0.03)),),
+            capacity_bytes=8 * GIB,
+            default_cost_s=8.0,
+        )
+
+    def measure(self, candidate, rng):
+        knobs = candidate.knobs
+        if knobs["dtype"] == "bfloat16":
+            return observe(candidate, "refused", cost_s=8.0)
+        time = 0.035 * (0.25 if knobs["fused"] else 1.0) + 0.002 * knobs["grad_accum"]
+        return observe(
+            candidate, update_s=time * math.exp(rng.normal(0.0, 0.02)), peak_gib=0.25, cost_s=8.0
+        )
+
+
 def reference_of(space):
     return Candidate.of({each.name: each.default for each in space.knobs})
 
