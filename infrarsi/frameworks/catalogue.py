@@ -66,7 +66,7 @@ def claim_of(knob: Knob) -> Claim:
 
 
 def role_of(knob: Knob) -> str | None:
-    """Give what a knob is, whatever its program calls it: ``recompute``; ``None``: nothing known."""
+    """Give what a knob is, whatever its program calls it: ``recompute``; ``None``: not known."""
     names = _names_of(knob)
     return next(
         (role for pattern, role in _roles() if any(re.fullmatch(pattern, name) for name in names)),
