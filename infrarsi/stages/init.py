@@ -179,6 +179,7 @@ def _contract(repository: Repository, start: Path, draft: Draft) -> tuple[Contra
                 hint=f"set task.python in {CONTRACT_FILE}, or give the command too",
             )
         contract = read_contract(place)
+        refuse_machines(contract.task.command)
         return contract, of_contract(contract.task, repository.root), False
     refuse_notebooks(draft.command)
     refuse_machines(draft.command)
