@@ -52,7 +52,12 @@ def parse_seconds(text: str) -> float:
     return float(found.group(1)) * {"": 1, "s": 1, "m": 60, "h": 3600}[found.group(2)]
 
 
-_FLAGS = {"max_wall_s": "--max-wall", "confirmation_blocks": "--blocks", "proposers": "--proposer"}
+_FLAGS = {
+    "max_wall_s": "--max-wall",
+    "confirmation_blocks": "--blocks",
+    "confirmation_sessions": "--sessions",
+    "proposers": "--proposer",
+}
 """Flags that are called otherwise than what they set in the plan."""
 
 

@@ -19,6 +19,14 @@ def apply(
     blocks: Annotated[
         int | None, typer.Option(min=2, help="Blocks of four launches; overrides the plan.")
     ] = None,
+    sessions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Confirm in so many sessions, each of so many blocks, hours apart: the speedup "
+            "must recur. Each call holds one. Overrides the plan.",
+        ),
+    ] = None,
     max_wall: Annotated[
         str | None, typer.Option(help="Time that this confirmation may take: 30m, 2h.")
     ] = None,
@@ -48,8 +56,7 @@ def apply(
             say(f"the branch {stage.revert(workspace).branch} is gone")
             return
         say_dirty(workspace)
-        if blocks is not None:
-            override(workspace, confirmation_blocks=blocks)
+        override(workspace, confirmation_blocks=blocks, confirmation_sessions=sessions)
         limits = Limits(parse_seconds(max_wall) if max_wall else None, max_usd)
         key = _key(workspace, sign, unsigned=unsigned)
         verdict, promotion = stage.confirm_and_promote(workspace, limits=limits, key=key, tell=say)

@@ -18,6 +18,7 @@ EventKind: TypeAlias = Literal[
     "screened",
     "measured",
     "chosen",
+    "session",
     "confirmed",
     "promoted",
     "reverted",

@@ -105,6 +105,11 @@ class Plan(Record):
     """Starting configurations explored before the search narrows."""
     confirmation_blocks: int = Field(default=6, ge=2)
     """Randomised ABBA or BAAB blocks of the final confirmation, fixed in advance."""
+    confirmation_sessions: int = Field(default=1, ge=1, le=20)
+    """Sessions of the final confirmation, each of so many blocks. More than one: the speedup must
+    recur, on another day by the usual gap."""
+    session_gap_s: float = Field(default=8 * 3600.0, ge=0)
+    """The least time from the end of one session to the beginning of the next."""
     ablation_rounds: int = Field(default=3, ge=2)
     """Interleaved rounds in which the winner meets itself with each part taken out."""
     gate: Gate = Gate()

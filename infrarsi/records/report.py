@@ -88,6 +88,18 @@ class PairRow(Record):
     """exp of the mean log reference minus the mean log winner."""
 
 
+class SessionRow(Record):
+    """One session of a confirmation that was held in several."""
+
+    session: int
+    began_at: str
+    """Start of its first launch, as the ledger has it."""
+    ended_at: str
+    num_blocks: int
+    speedup: Estimate | None
+    """Its own, over its blocks, at the level of the whole."""
+
+
 class PhaseTime(Record):
     """Seconds of one phase in an update, before and after."""
 
@@ -106,6 +118,8 @@ class Confirmed(Record):
     alpha: float
     """Error rate spent on this confirmation, of the contract's .05."""
     blocks: tuple[PairRow, ...]
+    sessions: tuple[SessionRow, ...] = ()
+    """Where the speedup had to recur: each session by itself. Their spread is in the interval."""
     findings: tuple[Finding, ...]
     reference_update_s: Estimate | None = None
     winner_update_s: Estimate | None = None

@@ -7,9 +7,9 @@ covers the very bytes of ``statement.json``; everything else is bound to them by
 from __future__ import annotations
 
 import json
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from infrarsi.records.base import Record, Scalar
 from infrarsi.records.candidate import Candidate
@@ -28,6 +28,8 @@ LAUNCH_FILE = "infrarsi-launch.json"
 PROMOTION_NAMESPACE = "infrarsi-promotion@v1"
 REVIEW_NAMESPACE = "infrarsi-review@v1"
 """What an SSH signature says that it is for; each is refused where the other is asked for."""
+
+_OF_SESSIONS = frozenset({"sessions", "session_gap_s"})
 
 
 class Subject(Record):
@@ -84,6 +86,14 @@ class ConfirmedBlock(Record):
     order: str
     trials: tuple[str, ...]
     update_s: tuple[float | None, ...]
+    session: int = Field(default=1, ge=1)
+    """The session that it was launched in."""
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        # A statement from before there were sessions must stay the bytes that were signed.
+        written: dict[str, Any] = plain(self)
+        return {k: v for k, v in written.items() if k != "session" or v != 1}
 
 
 class Promoted(Record):
@@ -104,12 +114,22 @@ class Promoted(Record):
     threshold: float
     """What the lower bound had to exceed."""
     blocks: tuple[ConfirmedBlock, ...]
+    sessions: int = Field(default=1, ge=1)
+    """In how many sessions the speedup had to recur."""
+    session_gap_s: float = Field(default=0.0, ge=0)
+    """The least time that had to lie between two of them."""
     speedup: Estimate | None
     layers: tuple[LayerResult, ...]
     evidence: tuple[LaunchEvidence, ...]
     verdict: Verdict
     ledger_head: str
     """Digest of the last event of the ledger that this was taken from."""
+
+    @model_serializer(mode="wrap")
+    def _without_the_usual(self, plain: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        written: dict[str, Any] = plain(self)
+        usual = self.sessions == 1
+        return {k: v for k, v in written.items() if not usual or k not in _OF_SESSIONS}
 
 
 class Statement(Record):

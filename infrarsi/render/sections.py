@@ -69,9 +69,19 @@ def confirmation_section(report: Report) -> Section:
     if confirmed.blocks:
         figures = (_blocks_figure(confirmed), _launches_figure(confirmed))
         tables.append(_blocks_table(confirmed))
+    texts = [text]
+    if confirmed.sessions:
+        tables.insert(0, _sessions_table(confirmed))
+        texts.append(
+            line(
+                "It was held in sessions, each a confirmation of its own: every one of them had to "
+                "pass, and in the interval of the whole the sessions are the units, so that it "
+                "holds what may change from one to the next."
+            )
+        )
     if confirmed.findings:
         tables.append(_findings_table(confirmed))
-    return Section("confirmation", title, (text,), figures, tuple(tables))
+    return Section("confirmation", title, tuple(texts), figures, tuple(tables))
 
 
 def winner_section(report: Report) -> Section:
@@ -276,6 +286,21 @@ def _blocks_table(confirmed: Confirmed) -> Table:
         *(number(each) for each in ("Reference", "Winner", "Ratio")),
     ]
     return table("Blocks of the confirmation", columns, rows=map(row_of, confirmed.blocks))
+
+
+def _sessions_table(confirmed: Confirmed) -> Table:
+    rows = [
+        (
+            cell(str(each.session)),
+            cell(each.began_at),
+            cell(each.ended_at),
+            cell(str(each.num_blocks)),
+            cell(numbers.ratio_estimate(each.speedup)),
+        )
+        for each in confirmed.sessions
+    ]
+    columns: list[Column | str] = ["Session", "Began", "Ended", number("Blocks"), number("Speedup")]
+    return table("Sessions of the confirmation", columns, rows=rows)
 
 
 def _findings_table(confirmed: Confirmed) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from infrarsi.errors import InconclusiveError, RejectedError, UsageError
 from infrarsi.execute.keeping import Keep
@@ -22,7 +22,7 @@ from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.stages.branch import make_branch, remove_branch
 from infrarsi.stages.doctor import require_baseline
 from infrarsi.stages.history import History
-from infrarsi.stages.judging import confirmation_of, measured_update_s
+from infrarsi.stages.judging import confirmation_of, rows_of
 from infrarsi.stages.limits import Limits, Meter
 from infrarsi.stages.replays import (
     Pair,
@@ -30,6 +30,14 @@ from infrarsi.stages.replays import (
     forget_kept,
     keep_for,
     replay_kept,
+)
+from infrarsi.stages.sessions import (
+    Blocks,
+    Sitting,
+    conclude,
+    judge_all,
+    set_caches_aside,
+    sitting_for,
 )
 from infrarsi.stages.trial import Request, perform_trial
 from infrarsi.stages.workspace import Workspace
@@ -70,7 +78,8 @@ def confirm_and_promote(
     candidate = history.choice.candidate
     if key is not None:  # a key that cannot sign is found out before the first launch
         sign(b"", key, namespace=PROMOTION_NAMESPACE)
-    verdict = confirm(workspace, candidate, limits=limits, tell=tell)
+    sessions = workspace.contract.plan.confirmation_sessions
+    verdict = confirm(workspace, candidate, limits=limits, sessions=sessions, tell=tell)
     _refuse_unless_passed(verdict)
     history = History.of(workspace.ledger.events)
     promotion = make_branch(
@@ -105,52 +114,89 @@ def confirm(
     candidate: Candidate,
     *,
     limits: Limits = NO_LIMITS,
+    sessions: int = 1,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
     """Run randomised blocks of reference and candidate, judge them, and record the verdict.
 
     A confirmation that is killed, or that its limits cut short, counts as an attempt, so that
     none can be tried until it pleases: each attempt spends its own share of the error rate.
+
+    Raises
+    ------
+    UsageError
+        It is too early for the session that is due.
+    InconclusiveError
+        It was cut short before its first block, or another of its ``sessions`` is to be held.
     """
     history = History.of(workspace.ledger.events)
     baseline = require_baseline(workspace, history)
+    sitting = sitting_for(workspace, history, candidate, sessions=sessions)
+    if sitting.sessions == 1 and history.sessions_of(candidate):
+        tell("sessions of this candidate that passed take no part in a confirmation of one session")
+    if sitting.is_held:
+        return judge_all(workspace, candidate, [each.body for each in sitting.former], sitting)
     meter = limits.meter(workspace, history)
-    attempt = 1 + max((_attempt_of(history, t) for t in history.trials.values()), default=0)
-    blocks = workspace.contract.plan.confirmation_blocks
-    schedule = schedule_of(workspace.lock, attempt=attempt, blocks=blocks)
-    chance = random.SystemRandom()
-    pairs = draw_pairs(workspace, schedule, update_s=baseline.update_s.point, chance=chance)
+    schedule = schedule_of(
+        workspace.lock, attempt=sitting.attempt, blocks=sitting.blocks, session=sitting.number
+    )
+    pairs = draw_pairs(
+        workspace, schedule, update_s=baseline.update_s.point, chance=random.SystemRandom(),
+        first=sitting.first_launch,
+    )  # fmt: skip
     workspace.begin("apply")
+    if sitting.sessions > 1:
+        tell(f"session {sitting.number} of {sitting.sessions}")
+        set_caches_aside(workspace)
     done = _run_blocks(
         workspace, history, candidate, schedule,
-        attempt=attempt, pairs=pairs, meter=meter, tell=tell,
+        sitting=sitting, pairs=pairs, meter=meter, tell=tell,
     )  # fmt: skip
     if not done:
         raise InconclusiveError(
             f"the confirmation was cut short before its first block was whole: {meter.in_words()}",
             hint="allow more with --max-wall or --max-usd",
         )
-    seen = confirmation_of(workspace, history, candidate, done, planned=blocks, attempt=attempt)
-    # Replaying takes two launches more: only where nothing else keeps the winner from passing.
+    _replay(workspace, candidate, done, sitting=sitting, pairs=pairs, meter=meter, tell=tell)
+    if len(done) < sitting.blocks:
+        tell(f"cut short after {len(done)} of {sitting.blocks} blocks: {meter.in_words()}")
+    if sitting.sessions > 1:
+        return conclude(workspace, candidate, done, sitting=sitting)
+    history = History.of(workspace.ledger.events)
+    return judge_blocks(
+        workspace, history, candidate, done, planned=sitting.blocks, attempt=sitting.attempt
+    )
+
+
+def _replay(
+    workspace: Workspace,
+    candidate: Candidate,
+    done: Blocks,
+    *,
+    sitting: Sitting,
+    pairs: Sequence[Pair],
+    meter: Meter,
+    tell: Callable[[str], None],
+) -> None:
+    """Replay what was kept, where nothing else keeps the winner from passing: two launches."""
+    history = History.of(workspace.ledger.events)
+    seen = confirmation_of(
+        workspace, history, candidate, done, planned=sitting.blocks, attempt=sitting.attempt
+    )
     open_layers = {each.layer for each in judge_confirmation(seen).reasons}
     if open_layers == {"replay"} and not meter.is_spent():
         launched = {trial.replicate: trial for _, trials in done for trial in trials}
         replay_kept(
-            workspace, history, candidate, launched, pairs=pairs, attempt=attempt, tell=tell
+            workspace, history, candidate, launched, pairs=pairs, remarks=sitting.remarks, tell=tell
         )
-        history = History.of(workspace.ledger.events)
     forget_kept(workspace)
-    verdict = judge_blocks(workspace, history, candidate, done, planned=blocks, attempt=attempt)
-    if len(done) < blocks:
-        tell(f"cut short after {len(done)} of {blocks} blocks: {meter.in_words()}")
-    return verdict
 
 
 def judge_blocks(
     workspace: Workspace,
     history: History,
     candidate: Candidate,
-    done: Sequence[tuple[str, Sequence[Trial]]],
+    done: Blocks,
     *,
     planned: int,
     attempt: int,
@@ -160,18 +206,11 @@ def judge_blocks(
         workspace, history, candidate, done, planned=planned, attempt=attempt
     )
     verdict = judge_confirmation(confirmation)
-    rows = [
-        {
-            "order": order,
-            "trials": [trial.trial_id for trial in trials],
-            "update_s": [measured_update_s(workspace, trial) for trial in trials],
-        }
-        for order, trials in done
-    ]
     workspace.ledger.append(
         "confirmed",
         {
-            "verdict": verdict.model_dump(mode="json"), "blocks": rows, "attempt": attempt,
+            "verdict": verdict.model_dump(mode="json"), "attempt": attempt,
+            "blocks": rows_of(workspace, done, session=None),
             "alpha": alpha_for_attempt(attempt), "threshold": acceptance_threshold(confirmation),
             "candidate": candidate.model_dump(mode="json"), "planned_blocks": planned,
         },
@@ -179,10 +218,11 @@ def judge_blocks(
     return verdict
 
 
-def schedule_of(lock: Lock, *, attempt: int, blocks: int) -> tuple[str, ...]:
+def schedule_of(lock: Lock, *, attempt: int, blocks: int, session: int = 1) -> tuple[str, ...]:
     """Draw the order of each block by the lock and the attempt, so that nobody chooses it."""
-    seed = int(hashlib.sha256(f"{lock.digest()}/{attempt}".encode()).hexdigest()[:8], 16)
-    return confirmation_schedule(blocks, seed=seed)
+    place = f"{attempt}" if session == 1 else f"{attempt}/{session}"
+    drawn = hashlib.sha256(f"{lock.digest()}/{place}".encode()).hexdigest()
+    return confirmation_schedule(blocks, seed=int(drawn[:8], 16))
 
 
 def _run_blocks(
@@ -191,7 +231,7 @@ def _run_blocks(
     candidate: Candidate,
     schedule: Sequence[str],
     *,
-    attempt: int,
+    sitting: Sitting,
     pairs: Sequence[Pair],
     meter: Meter,
     tell: Callable[[str], None],
@@ -204,9 +244,11 @@ def _run_blocks(
             if meter.is_spent():
                 return done
             tell(f"block {number + 1} of {len(schedule)} ({order}): {ARMS[letter]}")
-            place = 4 * number + position
+            place = sitting.first_launch + 4 * number + position
             keep = keep_for(workspace, pairs, number=place, arm=ARMS[letter])
-            request = _request(workspace, candidate, letter, attempt, number=place, keep=keep)
+            request = _request(
+                workspace, candidate, letter, sitting.remarks, number=place, keep=keep
+            )
             trials.append(perform_trial(workspace, request, patches=history.patches))
         done.append((order, trials))
     return done
@@ -238,7 +280,7 @@ def _request(
     workspace: Workspace,
     candidate: Candidate,
     letter: str,
-    attempt: int,
+    remarks: Mapping[str, int],
     *,
     number: int,
     keep: Keep | None,
@@ -250,12 +292,8 @@ def _request(
         arm=ARMS[letter],
         replicate=number,
         keep=keep,
-        remarks={"attempt": attempt},
+        remarks=remarks,
     )
-
-
-def _attempt_of(history: History, trial: Trial) -> int:
-    return int(history.remarks.get(trial.trial_id, {}).get("attempt", 0))
 
 
 def _refuse_unless_passed(verdict: Verdict) -> None:

@@ -181,10 +181,12 @@ def statement_of(
         threshold=body["threshold"],
         blocks=tuple(
             ConfirmedBlock(
-                order=row["order"], trials=tuple(row["trials"]), update_s=tuple(row["update_s"])
+                order=row["order"], trials=tuple(row["trials"]), update_s=tuple(row["update_s"]),
+                session=row.get("session", 1),
             )
             for row in body["blocks"]
         ),
+        sessions=body.get("sessions", 1), session_gap_s=body.get("session_gap_s", 0.0),
         speedup=verdict.speedup, layers=layers_of(verdict),
         evidence=tuple(map(_evidence_row, launches_behind(history, verdict))),
         verdict=verdict, ledger_head=ledger_head,

@@ -107,8 +107,8 @@ class Docket:
                 assert screening.verdict is not None, "it was judged"
                 trial = screening.trial
                 self._file(screening.verdict, trial.candidate, (trial,), search, body)
-            case "confirmed":
-                verdict = history.confirmations[-1].verdict
+            case "session" | "confirmed":
+                verdict = Verdict.model_validate(body["verdict"])
                 trials = tuple(history.trials[name] for name in verdict.trials)
                 candidate = Candidate.model_validate(body["candidate"])
                 self._file(verdict, candidate, trials, search, body)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from dataclasses import dataclass
 from typing import Any
 
 from infrarsi import __version__
@@ -69,14 +71,9 @@ def check_launches(opened: Opened) -> str:
 
 def check_schedule(opened: Opened) -> str:
     """Check that the blocks are the ones that were drawn, and the figures those of their stamps."""
-    said, lock = opened.bundle.predicate, opened.workspace.lock
-    fewest = opened.contract.plan.confirmation_blocks
-    if len(said.blocks) < fewest:
-        raise RejectedError(
-            f"it was confirmed in {len(said.blocks)} blocks; the base's plan asks for {fewest}",
-            hint="confirm as the plan says: `infrarsi apply` without --blocks",
-        )
-    drawn = schedule_of(lock, attempt=said.attempt, blocks=len(said.blocks))
+    said = opened.bundle.predicate
+    _check_plan(opened)
+    drawn = _drawn(opened)
     if tuple(block.order for block in said.blocks) != drawn:
         raise RejectedError("the blocks ran in another order than was drawn", hint=_PROMOTE)
     if said.alpha != alpha_for_attempt(said.attempt):
@@ -84,23 +81,90 @@ def check_schedule(opened: Opened) -> str:
     for number, block in enumerate(said.blocks):
         rows = zip(block.order, block.trials, block.update_s, strict=True)
         for position, (letter, name, update_s) in enumerate(rows):
-            _check_launch(opened, name, update_s, arm=ARMS[letter], place=4 * number + position)
-    return f"{len(said.blocks)} blocks ran as drawn for attempt {said.attempt}"
+            due = _Due(block.session, ARMS[letter], 4 * number + position)
+            attempt = _attempt_of(opened, block.trials[0])
+            _check_launch(opened, name, update_s, due=due, attempt=attempt)
+    told = f" in {said.sessions} sessions" if said.sessions > 1 else ""
+    return f"{len(said.blocks)} blocks{told} ran as drawn for attempt {said.attempt}"
+
+
+def _check_plan(opened: Opened) -> None:
+    """Refuse fewer blocks or sessions than the base's plan asks for, or closer sessions."""
+    said, plan = opened.bundle.predicate, opened.contract.plan
+    if said.sessions < plan.confirmation_sessions or (
+        said.sessions > 1 and said.session_gap_s < plan.session_gap_s
+    ):
+        raise RejectedError(
+            f"it was confirmed in {said.sessions} session(s), {said.session_gap_s:g} s apart; the "
+            f"base's plan asks for {plan.confirmation_sessions}, {plan.session_gap_s:g} s apart",
+            hint="confirm as the plan says: `infrarsi apply` without --sessions",
+        )
+    per_session = Counter(block.session for block in said.blocks)
+    if sorted(per_session) != list(range(1, said.sessions + 1)):
+        raise RejectedError("its blocks are not those of its sessions", hint=_PROMOTE)
+    fewest = plan.confirmation_blocks
+    if min(per_session.values()) < fewest:
+        each = " each" if said.sessions > 1 else ""
+        raise RejectedError(
+            f"it was confirmed in {min(per_session.values())} blocks{each}; the base's plan asks "
+            f"for {fewest}",
+            hint="confirm as the plan says: `infrarsi apply` without --blocks",
+        )
+
+
+def _drawn(opened: Opened) -> tuple[str, ...]:
+    """Give the orders that were drawn for the blocks, session by session."""
+    said, drawn = opened.bundle.predicate, list[str]()
+    for number in range(1, said.sessions + 1):
+        blocks = [block for block in said.blocks if block.session == number]
+        drawn += schedule_of(
+            opened.workspace.lock, attempt=_attempt_of(opened, blocks[0].trials[0]),
+            blocks=len(blocks), session=number,
+        )  # fmt: skip
+    return tuple(drawn)
+
+
+def _attempt_of(opened: Opened, name: str) -> int:
+    """Give the attempt that a launch was made for: of sessions before the last it may be earlier.
+
+    Raises
+    ------
+    RejectedError
+        It is none that could have been.
+    """
+    said, remarks = opened.bundle.predicate, opened.history.remarks.get(name, {})
+    attempt, session = remarks.get("attempt"), remarks.get("session", 1)
+    if not isinstance(attempt, int) or not 1 <= attempt <= said.attempt:
+        raise RejectedError(f"the launch {name} belongs to no attempt", hint=_PROMOTE)
+    if session == said.sessions and attempt != said.attempt:
+        raise RejectedError(f"the launch {name} is of another attempt", hint=_PROMOTE)
+    return attempt
+
+
+@dataclass(frozen=True)
+class _Due:
+    """The launch that was due at a place."""
+
+    session: int
+    arm: str
+    place: int
 
 
 def _check_launch(
-    opened: Opened, name: str, update_s: float | None, *, arm: str, place: int
+    opened: Opened, name: str, update_s: float | None, *, due: _Due, attempt: int
 ) -> None:
     """Refuse a launch that is not the one that was due at its place, or took another time."""
     workspace, trial = opened.workspace, opened.history.trials[name]
+    remarks = opened.history.remarks.get(name, {})
     said = (
         trial.purpose, trial.arm, trial.replicate, trial.stop_update,
-        opened.history.remarks.get(name, {}).get("attempt"),
+        remarks.get("attempt"), remarks.get("session", 1),
     )  # fmt: skip
-    stop = workspace.stop_update(place, arm=f"confirm/{arm}")
-    if said != ("confirm", arm, place, stop, opened.bundle.predicate.attempt):
+    stop = workspace.stop_update(due.place, arm=f"confirm/{due.arm}")
+    if said != ("confirm", due.arm, due.place, stop, attempt, due.session):
         raise RejectedError(
-            f"the launch {name} is not the one that was due as number {place + 1}", hint=_PROMOTE
+            f"the launch {name} is not the one that was due as number {due.place + 1}",
+            hint=_PROMOTE,
         )
     measured = measured_update_s(workspace, trial)
     if not _same(update_s, measured):

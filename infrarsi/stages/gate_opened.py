@@ -12,7 +12,6 @@ from tempfile import TemporaryDirectory
 from infrarsi.errors import BundleError
 from infrarsi.execute.git_trees import Entries, commit_of, differing, entries_of, merge_base
 from infrarsi.execute.repository import Repository
-from infrarsi.judge.decide import acceptance_threshold, judge_confirmation
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.plan import Contract
 from infrarsi.records.statement import FOLDER
@@ -21,7 +20,8 @@ from infrarsi.stages.bundle import Place, PromotedFiles, promoted_files
 from infrarsi.stages.doctor import baseline_of
 from infrarsi.stages.gate_bundle import Bundle, open_bundle
 from infrarsi.stages.history import History
-from infrarsi.stages.judging import Court, confirmation_in, reference_of
+from infrarsi.stages.judging import Court, reference_of
+from infrarsi.stages.sessions import Sitting, judge_rows
 from infrarsi.stages.workspace import Workspace, sources_at
 
 _PROMOTE = "promote again with `infrarsi apply`"
@@ -136,15 +136,25 @@ class Opened:
         """The verdict on the bundle's evidence under today's rules, and what it must exceed."""
         said, history = self.bundle.predicate, self.history
         rows = [
-            (each.order, [history.trials[name] for name in each.trials]) for each in said.blocks
+            (each.session, each.order, [history.trials[name] for name in each.trials])
+            for each in said.blocks
         ]
         reference = reference_of(self.workspace, history, self.baseline)
-        confirmation = confirmation_in(
-            self.workspace, Court(self.contract.task, self.baseline, reference), said.candidate,
-            rows, attempt=said.attempt, history=history, patches=history.patches,
-            planned=history.confirmations[0].body.get("planned_blocks", len(rows)),
+        sitting = Sitting(
+            attempt=said.attempt, blocks=self.planned_blocks, sessions=said.sessions,
+            gap_s=said.session_gap_s,
         )  # fmt: skip
-        return judge_confirmation(confirmation), acceptance_threshold(confirmation)
+        return judge_rows(
+            self.workspace, Court(self.contract.task, self.baseline, reference), said.candidate,
+            rows, sitting=sitting, history=history, patches=history.patches,
+        )  # fmt: skip
+
+    @property
+    def planned_blocks(self) -> int:
+        """How many blocks each session was to have."""
+        said = self.bundle.predicate
+        due = len(said.blocks) // said.sessions
+        return int(self.history.confirmations[0].body.get("planned_blocks", due))
 
 
 @contextmanager

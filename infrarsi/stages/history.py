@@ -18,20 +18,21 @@ from infrarsi.records.plan import Budget
 from infrarsi.records.promotion import Promotion
 from infrarsi.records.report import Part
 from infrarsi.records.trial import Outcome, Trial
-from infrarsi.records.verdict import Verdict
+from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.stages.measured import (
     AGAIN,
     LOST,
     Choice,
     Confirmation,
     Declined,
+    HeldSession,
     MachineSearch,
     Screening,
     status_of,
 )
 from infrarsi.stages.periods import Periods
 
-__all__ = ["AGAIN", "Choice", "Confirmation", "Declined", "History", "Screening"]
+__all__ = ["AGAIN", "Choice", "Confirmation", "Declined", "HeldSession", "History", "Screening"]
 
 
 @dataclass
@@ -98,9 +99,13 @@ class History:
                 self.here.ablation_s[body["trial_id"]] = body["update_s"]
             case "chosen":
                 self._take_choice(body)
+            case "session":
+                held = HeldSession(Verdict.model_validate(body["verdict"]), body)
+                if held.verdict.ruling is Ruling.PASS:
+                    self.here.sessions.append(held)
             case "confirmed":
                 verdict = Verdict.model_validate(body["verdict"])
-                self.here.confirmations.append(Confirmation(verdict, body))
+                self.here.settle(Confirmation(verdict, body))
             case "promoted":
                 self.promotion = Promotion.model_validate(body)
             case "reverted":
@@ -195,6 +200,10 @@ class History:
     def confirmations(self) -> list[Confirmation]:
         """The confirmations, in order."""
         return self.here.confirmations
+
+    def sessions_of(self, candidate: Candidate) -> list[HeldSession]:
+        """Give the sessions of a candidate that passed and are not settled, in order."""
+        return [each for each in self.here.sessions if each.candidate == candidate]
 
     @property
     def confirmation(self) -> Confirmation | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from infrarsi.judge.case import Block, Case, Confirmation, Launch, Replay
 from infrarsi.judge.decide import judge_screen
@@ -37,6 +38,22 @@ def measured_update_s(workspace: Workspace, trial: Trial) -> float | None:
         return steady_update_s(evidence_of(workspace, trial), workspace.contract.task.window)
     except ValueError:
         return None
+
+
+def rows_of(
+    workspace: Workspace, blocks: Sequence[tuple[str, Sequence[Trial]]], *, session: int | None
+) -> list[dict[str, Any]]:
+    """Give blocks as a confirmation's event holds them; ``None``: it has no sessions."""
+    told = {} if session is None else {"session": session}
+    return [
+        {
+            "order": order,
+            "trials": [trial.trial_id for trial in trials],
+            "update_s": [measured_update_s(workspace, trial) for trial in trials],
+            **told,
+        }
+        for order, trials in blocks
+    ]
 
 
 def screen(workspace: Workspace, history: History, trial: Trial) -> Verdict | None:
@@ -109,17 +126,30 @@ def confirmation_in(
             for order, trials in blocks
         ),
         planned_blocks=planned, attempt=attempt, changed=changes_of(keeper, candidate, patches),
-        replay=replay_of(keeper, history, attempt=attempt),
+        replay=replay_of(keeper, history, *_sitting_of(history, blocks, attempt)),
     )  # fmt: skip
 
 
-def replay_of(keeper: Keeper, history: History, *, attempt: int) -> Replay | None:
+def _sitting_of(
+    history: History, blocks: Sequence[tuple[str, Sequence[Trial]]], attempt: int
+) -> tuple[int, int]:
+    """Give the attempt and the session that blocks were launched in.
+
+    A session may be judged under a later attempt than the one that it was held for.
+    """
+    first = next((trial.trial_id for _, trials in blocks for trial in trials), "")
+    remarks = history.remarks.get(first, {})
+    return int(remarks.get("attempt", attempt)), int(remarks.get("session", 1))
+
+
+def replay_of(keeper: Keeper, history: History, attempt: int, session: int = 1) -> Replay | None:
     """Give what was replayed of a confirmation, from the ledger; ``None`` where nothing was."""
     slots: tuple[ReplaySlot, ...] = ()
     launches: dict[str, Launch] = {}
     for trial in history.trials.values():
         remarks = history.remarks.get(trial.trial_id, {})
-        if trial.purpose == "replay" and remarks.get("attempt") == attempt:
+        held_in = remarks.get("attempt"), remarks.get("session", 1)
+        if trial.purpose == "replay" and held_in == (attempt, session):
             slots = tuple(ReplaySlot.model_validate(each) for each in remarks["slots"])
             launches[trial.arm] = launch_of(keeper, trial)
     if not slots:

@@ -77,6 +77,25 @@ class Confirmation:
     """Blocks, threshold and spent error rate, as the stage recorded them."""
 
 
+@dataclass(frozen=True)
+class HeldSession:
+    """A session of a confirmation that asks for several, as the ledger has it."""
+
+    verdict: Verdict
+    body: dict[str, Any]
+    """Like that of a confirmation, with the session's number and how many were planned."""
+
+    @property
+    def candidate(self) -> Candidate:
+        """The candidate that it confirmed."""
+        return Candidate.model_validate(self.body["candidate"])
+
+    @property
+    def num_launches(self) -> int:
+        """How many launches its blocks had."""
+        return sum(len(row["trials"]) for row in self.body["blocks"])
+
+
 @dataclass
 class MachineSearch:
     """The search on one machine."""
@@ -93,12 +112,22 @@ class MachineSearch:
     settled: frozenset[str] = frozenset()
     """Ids of the trials that the choice rests on."""
     confirmations: list[Confirmation] = field(default_factory=list)
+    sessions: list[HeldSession] = field(default_factory=list)
+    """Sessions that passed, of confirmations that are not settled; a refusal or a promotion
+    settles its candidate's."""
     periods: list[Period] = field(default_factory=list)
     """When commands searched or confirmed on it."""
     calls: list[Asked] = field(default_factory=list)
     """Calls of language models in the meantime."""
     forecasts: list[tuple[Budget, Forecast]] = field(default_factory=list)
     """What the search was expected to take, each with the budget that it had."""
+
+    def settle(self, confirmation: Confirmation) -> None:
+        """Take a confirmation in, and let go of the sessions that it settles."""
+        self.confirmations.append(confirmation)
+        if confirmation.verdict.ruling is not Ruling.INCONCLUSIVE:
+            done = Candidate.model_validate(confirmation.body["candidate"])
+            self.sessions = [each for each in self.sessions if each.candidate != done]
 
 
 def status_of(screening: Screening) -> Literal["ok", "oom", "failed", "refused"]:

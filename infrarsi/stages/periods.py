@@ -16,7 +16,7 @@ from infrarsi.records.trial import Outcome
 
 _WORK = frozenset({
     "baseline", "trial_started", "trial_ended", "proposed", "asked", "estimated", "screened",
-    "measured", "chosen", "confirmed", "promoted",
+    "measured", "chosen", "session", "confirmed", "promoted",
 })  # fmt: skip
 """Events that a command writes in the course of its work; others may come from outside it."""
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeAlias
 
 from infrarsi.errors import LedgerError
 from infrarsi.judge.case import Case
-from infrarsi.judge.decide import judge_confirmation, judge_screen
+from infrarsi.judge.decide import judge_screen
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.task import Task
 from infrarsi.records.trial import Trial
 from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.stages.calibration import calibrate
 from infrarsi.stages.docket import Judged
-from infrarsi.stages.judging import Court, changes_of, confirmation_in, launch_of
+from infrarsi.stages.judging import Court, changes_of, launch_of
+from infrarsi.stages.sessions import judge_rows, sitting_in
 from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.artifacts import Artifacts
@@ -46,16 +48,24 @@ class Bench:
             court = self.court(judged)
             if judged.verdict.kind == "screen":
                 return judge_screen(self.case(court, judged, judged.trials[0]))
-            return judge_confirmation(
-                confirmation_in(
-                    self, court, judged.candidate, blocks_of(judged),
-                    planned=_planned_blocks(self._workspace, judged),
-                    attempt=int(judged.body["attempt"]),
-                    history=judged.search.history, patches=judged.patches,
-                )
-            )  # fmt: skip
+            return self._confirmation(court, judged)
         except (LedgerError, ValueError) as error:
             return _why(judged, error)
+
+    def _confirmation(self, court: Court, judged: Judged) -> Verdict:
+        """Judge a confirmation again: all of its sessions, or one that was recorded by itself."""
+        sitting = sitting_in(judged.body, planned=_planned_blocks(self._workspace, judged))
+        if "session" in judged.body:
+            sitting = replace(sitting, sessions=1)
+        known = {trial.trial_id: trial for trial in judged.trials}
+        rows = [
+            (int(row.get("session", 1)), row["order"], [known[name] for name in row["trials"]])
+            for row in judged.body["blocks"]
+        ]
+        return judge_rows(
+            self, court, judged.candidate, rows, sitting=sitting, history=judged.search.history,
+            patches=judged.patches,
+        )[0]  # fmt: skip
 
     def case(self, court: Court, judged: Judged, trial: Trial) -> Case:
         """Give one launch as a case."""
@@ -120,15 +130,6 @@ class Bench:
                 "holds another",
                 hint=f"put the {CONTRACT_FILE} of then back",
             ) from error
-
-
-def blocks_of(judged: Judged) -> list[tuple[str, tuple[Trial, ...]]]:
-    """Give a confirmation's blocks: their order, and their launches."""
-    known = {trial.trial_id: trial for trial in judged.trials}
-    return [
-        (row["order"], tuple(known[name] for name in row["trials"]))
-        for row in judged.body["blocks"]
-    ]
 
 
 def _launches_of(baseline: Baseline) -> _Launches:

@@ -47,7 +47,12 @@ class Pair:
 
 
 def draw_pairs(
-    workspace: Workspace, schedule: Sequence[str], *, update_s: float, chance: random.Random
+    workspace: Workspace,
+    schedule: Sequence[str],
+    *,
+    update_s: float,
+    chance: random.Random,
+    first: int = 0,
 ) -> tuple[Pair, ...]:
     """Draw the launches that keep a state, and the updates at which they do.
 
@@ -61,11 +66,13 @@ def draw_pairs(
         The reference's steady seconds an update.
     chance
         Where the draws come from. A real confirmation's must not be foreseeable.
+    first
+        The number of the first launch within the confirmation: sessions before it had theirs.
     """
     # Of each arm every block has one launch that stops early: of an even number.
     blocks = sorted(chance.sample(range(len(schedule)), min(len(NULL_ULPS), len(schedule))))
     chosen = [
-        {arm: _early(schedule[block], letter, block) for arm, letter in LETTERS.items()}
+        {arm: first + _early(schedule[block], letter, block) for arm, letter in LETTERS.items()}
         for block in blocks
     ]  # fmt: skip
     ahead = 2 + min(_MOST_AHEAD, math.ceil(_NOTICE_S / update_s))
@@ -77,9 +84,9 @@ def draw_pairs(
     updates: list[int] = []
     last = workspace.contract.task.window.last_update
     for index in range(len(chosen)):
-        first = updates[-1] + _SCORES + 1 if updates else max(stops) + ahead
+        earliest = updates[-1] + _SCORES + 1 if updates else max(stops) + ahead
         far = chance.randrange(last // 2 + 1) if index == len(chosen) - 1 else 0
-        updates.append(first + chance.randrange(_JITTER) + far)
+        updates.append(earliest + chance.randrange(_JITTER) + far)
     chance.shuffle(chosen)
     return tuple(
         Pair(update, ahead, ulps, launches)
@@ -108,7 +115,7 @@ def replay_kept(
     trials: Mapping[int, Trial],
     *,
     pairs: Sequence[Pair],
-    attempt: int,
+    remarks: Mapping[str, int],
     tell: Callable[[str], None],
 ) -> None:
     """Launch the reference twice, to replay what each arm's launches have kept.
@@ -126,9 +133,7 @@ def replay_kept(
         request = Request(
             candidate=reference, purpose="replay", arm=arm, starts=starts, capped=False,
             stop_update=max(start.update for start in starts) + _SCORES,
-            remarks={
-                "attempt": attempt, "slots": [slot.model_dump(mode="json") for slot in slots]
-            },
+            remarks={**remarks, "slots": [slot.model_dump(mode="json") for slot in slots]},
         )  # fmt: skip
         perform_trial(workspace, request, patches={})
 

@@ -36,6 +36,7 @@ from infrarsi.stages.doctor import phase_share
 from infrarsi.stages.history import Confirmation, History, Screening
 from infrarsi.stages.knob_effects import ignored_knobs
 from infrarsi.stages.naming import words_of
+from infrarsi.stages.recurring import session_rows, sessions_in_words
 from infrarsi.stages.spending import trial_usd
 from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
@@ -97,7 +98,8 @@ def build_report(workspace: Workspace, history: History) -> Report:
         ideas=ideas, credits=credits_of(history, ideas), language_calls=language_calls(history),
         silent_knobs=ignored_knobs(workspace, history),
         cost=cost_of(contract.plan, history, confirmation, arms=arms),
-        quality=_quality(workspace, history), limits=(*_LIMITS, *_apart(history)),
+        quality=_quality(workspace, history),
+        limits=(*_LIMITS, *_apart(history), *sessions_in_words(contract.plan, history)),
         history_digest=workspace.ledger.head,
     )  # fmt: skip
 
@@ -291,6 +293,7 @@ def _confirmed(
     return Confirmed(
         ruling=verdict.ruling, speedup=verdict.speedup, threshold=body["threshold"],
         alpha=body["alpha"], blocks=_pair_rows(confirmation), findings=verdict.findings,
+        sessions=session_rows(history, confirmation),
         reference_update_s=_arm_estimate(confirmation, "A"),
         winner_update_s=_arm_estimate(confirmation, "B"),
         reference_cold_start_s=median(starts["reference"]) if starts["reference"] else None,

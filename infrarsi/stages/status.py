@@ -13,6 +13,7 @@ from infrarsi.render import numbers
 from infrarsi.stages.history import History
 from infrarsi.stages.knob_effects import ignored_knobs, in_words
 from infrarsi.stages.naming import words_of
+from infrarsi.stages.recurring import sessions_in_words
 from infrarsi.stages.spending import bill, num_screened, spent_s
 from infrarsi.stages.workspace import Workspace
 
@@ -44,6 +45,8 @@ class Status:
     in_flight: str | None
     """The trial that was started and has not ended."""
     branch: str | None
+    sessions: tuple[str, ...]
+    """Which sessions of a confirmation passed, and when the next may be held, in words."""
     silent_knobs: tuple[KnobEffect, ...]
     """Knobs that had no visible effect wherever they were turned."""
     kept_bytes: dict[str, int]
@@ -76,6 +79,7 @@ def read_status(workspace: Workspace) -> Status:
         ),
         in_flight=waiting[-1] if waiting else None,
         branch=history.promotion.branch if history.promotion else None,
+        sessions=tuple(sessions_in_words(plan, history)),
         silent_knobs=ignored_knobs(workspace, history), kept_bytes=_kept_bytes(workspace),
     )  # fmt: skip
 
@@ -124,6 +128,7 @@ def status_in_words(status: Status) -> list[str]:
         lines.append(f"in flight: {status.in_flight}")
     if status.branch is not None:
         lines.append(f"promoted: {status.branch}")
+    lines += status.sessions
     lines += [in_words(each) for each in status.silent_knobs]
     parts = [
         f"{name} {size / 1e6:,.1f} MB" for name, size in status.kept_bytes.items() if size >= 50_000

@@ -75,6 +75,30 @@ def test_adding_blocks_until_it_looks_well_would_confirm_too_often():
     assert ever.mean() > 3 * ALPHA / 2
 
 
+@pytest.mark.parametrize("blocks", [2, 3, 4])
+@pytest.mark.parametrize("disturbance", [{}, {"drift": 0.02}, {"outliers": 0.1}])
+def test_few_blocks_confirm_nothing_falsely_either_they_only_see_less(blocks, disturbance):
+    rng = np.random.default_rng(12)
+    orders = confirmation_schedule(blocks, seed=3)
+    rate = false_confirmations(null_times(rng, orders, **disturbance), orders)
+    assert rate <= binomial_bound(ALPHA / 2)
+
+
+def test_the_best_of_many_screenings_looks_faster_than_it_is_and_fresh_launches_do_not():
+    """Fifty candidates that are all the reference: picked by one launch each, then confirmed."""
+    rng = np.random.default_rng(13)
+    screened = rng.normal(0, 0.003, (SIMULATIONS, 50))
+    assert 0.006 < -screened.min(axis=1).mean() < 0.008, "the best looks .7 % faster"
+    orders = confirmation_schedule(6, seed=5)
+    fresh = false_confirmations(null_times(rng, orders, sd=0.003), orders)
+    assert fresh <= binomial_bound(ALPHA / 2)
+    # Were the screening launch one of the confirmation's, its luck would be counted as speed.
+    logs = rng.normal(0, 0.003, (SIMULATIONS, 50, 2))
+    picked = logs.mean(axis=-1).argmax(axis=1)
+    again = logs[np.arange(SIMULATIONS), picked]
+    assert float(np.mean(interval_of_logs(again, alpha=ALPHA)[0] > 0)) > 2 * ALPHA / 2
+
+
 def test_twenty_confirmations_together_spend_no_more_than_the_whole_alpha():
     rng = np.random.default_rng(7)
     ever = np.zeros(SIMULATIONS, dtype=bool)

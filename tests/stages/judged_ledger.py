@@ -209,23 +209,29 @@ class Search:
             })  # fmt: skip
         return trial
 
-    def confirm(self, *patches, recipe=None, change=None):
-        """Confirm a candidate in two blocks."""
-        candidate, reference, rows = self.candidate(*patches), self.candidate(), []
-        attempt = 1 + len(read_ledger(self.state).of_kind("confirmed"))
+    def blocks(self, candidate, remarks, *, recipe=None, seed=0):
+        """Launch two blocks of a candidate and the reference, and replay an update of each."""
+        reference, rows = self.candidate(), []
         for number, order in enumerate(("ABBA", "BAAB")):
             clocks = {"A": Clock(), "B": FAST}
             trials = []
             for place, letter in enumerate(order):
-                clock = Clock(update_s=clocks[letter].update_s, seed=10 * number + place)
+                clock = Clock(update_s=clocks[letter].update_s, seed=seed + 10 * number + place)
                 arm = "reference" if letter == "A" else "winner"
                 trials.append(self.launch(
                     reference if letter == "A" else candidate, "confirm", arm=arm, clock=clock,
                     recipe=None if letter == "A" else recipe or Recipe(permute=True),
-                    remarks={"attempt": attempt}, told=[KEPT] if number == 0 and place < 2 else (),
+                    remarks=remarks, told=[KEPT] if number == 0 and place < 2 else (),
                 ))  # fmt: skip
             rows.append((order, trials))
-        self.replay(reference, rows[0][1], attempt)
+        self.replay(reference, rows[0][1], remarks)
+        return rows
+
+    def confirm(self, *patches, recipe=None, change=None):
+        """Confirm a candidate in two blocks."""
+        candidate = self.candidate(*patches)
+        attempt = 1 + len(read_ledger(self.state).of_kind("confirmed"))
+        rows = self.blocks(candidate, {"attempt": attempt}, recipe=recipe)
         with self._writing() as workspace:
             history = History.of(workspace.ledger.events)
             case = confirmation_of(workspace, history, candidate, rows, planned=2, attempt=attempt)
@@ -241,11 +247,11 @@ class Search:
             })  # fmt: skip
         return candidate, verdict
 
-    def replay(self, reference, kept_by, attempt):
+    def replay(self, reference, kept_by, remarks):
         """Replay an update of each arm, as the reference's code that repeats it would."""
         slot = ReplaySlot(update=KEPT["update"], reference=kept_by[0].trial_id,
                           winner=kept_by[1].trial_id, ulps=1.0, scores=2)  # fmt: skip
-        remarks = {"attempt": attempt, "slots": [slot.model_dump(mode="json")]}
+        remarks = {**remarks, "slots": [slot.model_dump(mode="json")]}
         for arm in ("winner", "reference"):
             self.launch(reference, "replay", arm=arm, remarks=remarks, told=[REPLAYED])
 

@@ -10,12 +10,14 @@ import random
 import shutil
 import struct
 import subprocess
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import yaml
 from speaking_user import SPEAKING, git, patch_of
 
 from infrarsi.edits.apply import apply_edits
+from infrarsi.errors import InconclusiveError
 from infrarsi.execute.git_trees import entries_of, tree_of
 from infrarsi.execute.repository import Repository
 from infrarsi.execute.signature import sign
@@ -42,6 +44,7 @@ from infrarsi.stages.bundle import Place, promoted_files, statement_of
 from infrarsi.stages.doctor import baseline_of
 from infrarsi.stages.gate import gate
 from infrarsi.stages.history import History
+from infrarsi.stages.sessions import conclude, sitting_for
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.artifacts import Artifacts
 from infrarsi.store.bundle import pack_evidence, unpack_evidence
@@ -118,7 +121,7 @@ def promote_at(repository, commit, patch, *, key):
         return promote(Workspace(repository, CONTRACT, lock, ledger), patch, key=key)
 
 
-def promote(workspace, patch, *, key):
+def promote(workspace, patch, *, key, sessions=1):
     """Write the launches of a calibration and of a confirmation down, and promote the winner."""
     reference = Candidate.of(CONTRACT.task.surface.default_knobs())
     winner = Candidate.of({"workers": 2}, [patch.name])
@@ -132,21 +135,12 @@ def promote(workspace, patch, *, key):
     ledger.append("baseline", told)
     patches = {"patches": [patch.model_dump(**dump)], "declined": [], "incompatible": []}
     ledger.append("proposed", patches)
-    done, number = [], 0
-    for order in schedule_of(workspace.lock, attempt=1, blocks=3):
-        trials = []
-        for letter in order:
-            candidate = winner if letter == "B" else reference
-            keep = KEPT_UPDATE if number < 4 and number % 2 == 0 else None
-            trials.append(written(
-                workspace, candidate, "confirm", ARMS[letter], number, keep=keep,
-                patch=patch if letter == "B" else None,
-            ))  # fmt: skip
-            number += 1
-        done.append((order, trials))
-    write_replays(workspace, reference, dict(zip(done[0][0][::2], done[0][1][::2], strict=True)))
-    history = History.of(ledger.events)
-    verdict = judge_blocks(workspace, history, winner, done, planned=3, attempt=1)
+    if sessions == 1:
+        done = write_blocks(workspace, patch, {"attempt": 1})
+        history = History.of(ledger.events)
+        verdict = judge_blocks(workspace, history, winner, done, planned=3, attempt=1)
+    else:
+        verdict = hold_sessions(workspace, patch, winner, sessions)
     assert verdict.ruling is Ruling.PASS, verdict.reasons
     history = History.of(ledger.events)
     evidence = evidence_of_all(history, verdict)
@@ -154,13 +148,47 @@ def promote(workspace, patch, *, key):
     return made.branch
 
 
-def write_replays(workspace, reference, kept):
+def hold_sessions(workspace, patch, winner, sessions):
+    """Write so many sessions down, and give the verdict on all of them."""
+    for number in range(1, sessions + 1):
+        history = History.of(workspace.ledger.events)
+        sitting = sitting_for(workspace, history, winner, sessions=sessions)
+        done = write_blocks(workspace, patch, sitting.remarks, first=sitting.first_launch)
+        with nullcontext() if number == sessions else suppress(InconclusiveError):
+            return conclude(workspace, winner, done, sitting=sitting)
+    raise AssertionError("the last session gives the verdict")
+
+
+def write_blocks(workspace, patch, remarks, *, first=0):
+    """Write three blocks down, and the replays of what two of their launches kept."""
+    reference = Candidate.of(CONTRACT.task.surface.default_knobs())
+    winner = Candidate.of({"workers": 2}, [patch.name])
+    done, number = [], first
+    orders = schedule_of(
+        workspace.lock, attempt=remarks["attempt"], blocks=3, session=remarks.get("session", 1)
+    )
+    for order in orders:
+        trials = []
+        for letter in order:
+            keep = KEPT_UPDATE if number < first + 4 and number % 2 == 0 else None
+            trials.append(written(
+                workspace, winner if letter == "B" else reference, "confirm", ARMS[letter], number,
+                keep=keep, patch=patch if letter == "B" else None, remarks=remarks,
+            ))  # fmt: skip
+            number += 1
+        done.append((order, trials))
+    kept = dict(zip(done[0][0][::2], done[0][1][::2], strict=True))
+    write_replays(workspace, reference, kept, remarks)
+    return done
+
+
+def write_replays(workspace, reference, kept, attempted):
     """Write down that the reference's code replayed an update of each arm, and came to the same."""
     slot = ReplaySlot(
         update=KEPT_UPDATE, winner=kept["B"].trial_id, reference=kept["A"].trial_id, ulps=1.0,
         scores=2,
     )  # fmt: skip
-    remarks = {"attempt": 1, "slots": [slot.model_dump(mode="json")]}
+    remarks = {**attempted, "slots": [slot.model_dump(mode="json")]}
     for arm in ("winner", "reference"):
         written(workspace, reference, "replay", arm, 0, remarks=remarks)
 
@@ -194,8 +222,8 @@ def written(workspace, candidate, purpose, arm, replicate, *, patch=None, keep=N
         source_digest=workspace.artifacts.put(source.to_bytes()), wall_s=1.0, peak_bytes=10**8,
         sandbox="bubblewrap",
     )  # fmt: skip
-    body, known = trial.model_dump(mode="json"), {"attempt": 1} if purpose == "confirm" else {}
-    workspace.ledger.append("trial_started", {**body, "remarks": remarks or known})
+    body = trial.model_dump(mode="json")
+    workspace.ledger.append("trial_started", {**body, "remarks": remarks or {}})
     workspace.ledger.append("trial_ended", body)
     return trial
 
