@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from itertools import pairwise
+from multiprocessing import get_context
+from pathlib import Path
 from typing import TypeAlias
 
 from infrarsi.errors import InconclusiveError, LedgerError, RejectedError
@@ -12,24 +17,26 @@ from infrarsi.records.verdict import Finding, Layer, Ruling, Verdict
 from infrarsi.stages.docket import Docket, Judged
 from infrarsi.stages.naming import words_of
 from infrarsi.stages.rejudging import Bench
-from infrarsi.stages.workspace import Workspace
+from infrarsi.stages.workspace import Workspace, read_workspace
 
 _Reached: TypeAlias = tuple[Judged, Verdict]
 _BY_GRAVITY = (Ruling.PASS, Ruling.INCONCLUSIVE, Ruling.FAIL)
 _NAMED = 3
 _KEPT_BYTES = 24 << 20
+_LEAST_SHARE = 150
+"""Launches that are judged sooner than another process is ready for them."""
 
 
-def recheck(workspace: Workspace) -> Recheck:
+def recheck(workspace: Workspace, *, least_share: int = _LEAST_SHARE) -> Recheck:
     """Judge again whatever was judged, and say what came out otherwise; nothing is written.
 
     Screenings and whole confirmations are judged from the stamped events and the facts of their
-    source. The bands they are held against are derived anew too, once for each baseline.
+    source. The bands they are held against are derived anew too, once for each baseline. Where
+    there are ``least_share`` launches for each, all processors take part.
     """
     docket = Docket.of(workspace.ledger.events)
-    bench = Bench(workspace)
-    _keep_memory()
-    found = [(judged, bench.again(judged)) for judged in docket.verdicts]
+    anew, num_calibrations = _judge_all(workspace, docket.verdicts, least_share)
+    found = list(zip(docket.verdicts, anew, strict=True))
     reached = [(judged, now) for judged, now in found if isinstance(now, Verdict)]
     lost = [(judged, why) for judged, why in found if isinstance(why, str)]
     versions = sorted({judged.verdict.rules for judged, _ in reached}, reverse=True)
@@ -40,9 +47,49 @@ def recheck(workspace: Workspace) -> Recheck:
     return Recheck(
         rules=RULES, num_trials=len(docket.trials), num_verdicts=len(reached),
         num_judged_again=len(_names(judged for judged, _ in reached)),
-        num_calibrations=bench.num_calibrations, groups=groups, lost=_lost(lost),
+        num_calibrations=num_calibrations, groups=groups, lost=_lost(lost),
         notes=tuple(_unannounced(groups)), ledger_head=workspace.ledger.head,
     )  # fmt: skip
+
+
+def _judge_all(
+    workspace: Workspace, verdicts: Sequence[Judged], least_share: int
+) -> tuple[list[Verdict | str], int]:
+    """Judge all of them in order, on all processors where there are many; and count baselines."""
+    first, *others = _shares([len(each.trials) for each in verdicts], least_share)
+    if not others:
+        anew, bands = _judge(workspace, verdicts)
+        return anew, len(bands)
+    with ProcessPoolExecutor(len(others), mp_context=get_context("spawn")) as pool:
+        asked = [pool.submit(_judge_share, workspace.repository.root, each) for each in others]
+        shares = [_judge(workspace, verdicts[first]), *(each.result() for each in asked)]
+    return [each for anew, _ in shares for each in anew], len(set().union(*(b for _, b in shares)))
+
+
+def _shares(launches: Sequence[int], least_share: int) -> list[slice]:
+    """Cut verdicts of so many launches each into shares of about as many, one a processor."""
+    num = max(1, min(len(os.sched_getaffinity(0)), sum(launches) // least_share))
+    ends, so_far = [0], 0
+    for place, count in enumerate(launches, start=1):
+        so_far += count
+        if so_far * num >= len(ends) * sum(launches):
+            ends.append(place)
+    ends[-1] = len(launches)
+    return [slice(begin, end) for begin, end in pairwise(ends)] or [slice(0)]
+
+
+def _judge(
+    workspace: Workspace, verdicts: Sequence[Judged]
+) -> tuple[list[Verdict | str], frozenset[str]]:
+    bench = Bench(workspace)
+    _keep_memory()
+    return [bench.again(judged) for judged in verdicts], bench.calibrated
+
+
+def _judge_share(root: Path, share: slice) -> tuple[list[Verdict | str], frozenset[str]]:
+    """Judge a share in a process of its own, which reads the ledger for itself."""
+    workspace = read_workspace(root)
+    return _judge(workspace, Docket.of(workspace.ledger.events).verdicts[share])
 
 
 def _keep_memory() -> None:

@@ -38,9 +38,11 @@ class Bench:
         return self._workspace.artifacts
 
     @property
-    def num_calibrations(self) -> int:
-        """How many baselines were derived anew."""
-        return sum(isinstance(each, Court) for each in self._courts.values())
+    def calibrated(self) -> frozenset[str]:
+        """The reference launches of the baselines that were derived anew."""
+        return frozenset(
+            equal[0] for (equal, _), each in self._courts.items() if isinstance(each, Court)
+        )
 
     def again(self, judged: Judged) -> Verdict | str:
         """Give the verdict of today, or say why there is none."""

@@ -61,6 +61,13 @@ def test_what_today_s_rules_made_is_what_they_make_again_and_nothing_is_written(
     assert {p: p.read_bytes() for p in search.state.rglob("*") if p.is_file()} == before
 
 
+def test_many_launches_are_judged_by_several_processes_to_the_same_end(search):
+    search.screen("skip", recipe=HACK, change=as_passed)
+    alone = recheck(search.read())
+    assert len(alone.changed) == 1
+    assert recheck(search.read(), least_share=1) == alone
+
+
 def test_an_accepted_hack_is_found_and_the_rules_that_let_it_in_are_named(search):
     trial = search.screen("skip", recipe=HACK, change=as_passed)
     found = recheck(search.read())
