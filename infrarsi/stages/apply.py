@@ -298,7 +298,7 @@ def _request(
 
 def _refuse_unless_passed(verdict: Verdict) -> None:
     reasons = "; ".join(finding.reason for finding in verdict.reasons) or "no reason given"
-    hints = " ".join(finding.hint for finding in verdict.reasons if finding.hint)
+    hints = "; ".join(dict.fromkeys(each.hint for each in verdict.reasons if each.hint))
     match verdict.ruling:
         case Ruling.PASS:
             return
