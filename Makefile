@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 READY := $(VENV)/.ready
 
-.PHONY: demo test check bench-witness bench-null bench-handmade bench-interpreters bench-examples bench-kills bench-judge bench-recheck clean
+.PHONY: demo test check bench-witness bench-null bench-handmade bench-interpreters bench-examples bench-kills bench-judge bench-judge-cost bench-search bench-recheck clean
 
 demo: $(INSTALLED)
 	PATH="$(abspath $(BIN)):$$PATH" bash examples/demo.sh
@@ -50,6 +50,14 @@ bench-judge: $(READY)
 # PLACE: a repository with a finished search
 bench-recheck: $(READY)
 	$(BIN)/python tests/benches/recheck.py $(PLACE)
+# TABLES: a folder of measured tables, each with its sidecar (docs/tables.md)
+bench-search: $(READY)
+	$(BIN)/python tests/benches/search.py $(TABLES)
+
+# PLACE: a repository with a finished search
+bench-judge-cost: $(READY)
+	$(BIN)/python tests/benches/judge_cost.py $(PLACE)
+
 
 # What a user installs; and what a developer does besides.
 $(INSTALLED): pyproject.toml constraints.txt

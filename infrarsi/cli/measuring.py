@@ -76,6 +76,10 @@ def doctor(
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew.")] = False,
     as_json: AsJson = False,
 ) -> None:
+    controls: Annotated[
+        bool,
+        typer.Option("--controls", help="Train falsely on purpose: what do the checks see?"),
+    ] = False,
     """Measure the reference: phases, MFU, memory, and how noisy this machine is."""
     from infrarsi.render.console import baseline_table
     from infrarsi.stages.doctor import diagnose
@@ -83,7 +87,7 @@ def doctor(
 
     with open_workspace(directory, command="doctor") as workspace:
         say_dirty(workspace)
-        diagnosis = diagnose(workspace, fresh=fresh, tell=say)
+        diagnosis = diagnose(workspace, fresh=fresh, controls=controls, tell=say)
     if as_json:
         print_json({"baseline": diagnosis.baseline, "machine": diagnosis.machine})
     else:

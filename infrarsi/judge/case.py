@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from infrarsi.judge.facts import ChangedFile, LaunchFacts, SourceFacts
 from infrarsi.judge.series import Series, Sketch, series_of, sketch_of
-from infrarsi.records.baseline import Band, Baseline
+from infrarsi.records.baseline import Band, Baseline, Control
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.replayed import ReplaySlot
 from infrarsi.records.task import Task
@@ -57,6 +58,18 @@ class Case:
         """The allowed deviations."""
         return self.baseline.bands if self.baseline else ()
 
+    @property
+    def redraws(self) -> Mapping[str, float]:
+        """By metric, how far another draw of the model's own random numbers moved it."""
+        randomness = self.baseline.randomness if self.baseline else None
+        return randomness.redraw if randomness else {}
+
+    @property
+    def controls(self) -> tuple[Control, ...]:
+        """The falsifications that doctor made and could make."""
+        tried = self.baseline.controls if self.baseline else ()
+        return tuple(each for each in tried if each.applied)
+
 
 @dataclass(frozen=True)
 class Block:
@@ -85,10 +98,10 @@ class Replay:
     """The launch that replayed the reference's, nudged: the nulls."""
 
     @property
-    def trials(self) -> tuple[str, ...]:
-        """The ids of its launches."""
+    def launches(self) -> tuple[Launch, ...]:
+        """Its launches."""
         both = (self.of_winner, self.of_reference)
-        return tuple(each.facts.trial_id for each in both if each is not None)
+        return tuple(each for each in both if each is not None)
 
 
 @dataclass(frozen=True)

@@ -49,8 +49,9 @@ def judge_screen(case: Case) -> Verdict:
         The conjunction of integrity, audit, workload, timing, numerics and precision.
     """
     reach = len(case.candidate.series) or None
-    findings = [*judge_audit(case.changed, reach=reach), *judge_launch(case)]
-    return _verdict(case.subject, "screen", findings, trials=(case.candidate.facts.trial_id,))
+    audit = judge_audit(case.changed, reach=reach, installed=_installed([case.candidate]))
+    findings = [*audit, *judge_launch(case)]
+    return _verdict(case.subject, "screen", findings, launches=[case.candidate])
 
 
 def judge_launch(case: Case) -> list[Finding]:
@@ -90,16 +91,19 @@ def judge_confirmation(confirmation: Confirmation) -> Verdict:
     references = [launch for block in confirmation.blocks for launch in block.arm("A")]
     cases = [_case(confirmation, launch) for launch in winners]
     findings = [
-        *judge_audit(confirmation.changed, reach=_most_updates(winners) or None),
+        *judge_audit(
+            confirmation.changed,
+            reach=_most_updates(winners) or None,
+            installed=_installed(winners),
+        ),
         *gather([judge_launch(case) for case in cases], arm="winner"),
         *gather(
             [_judge_reference(_case(confirmation, each)) for each in references], arm="reference"
         ),
         _judge_design(confirmation),
-        *judge_replay(confirmation),
     ]
-    trials = tuple(each.facts.trial_id for block in confirmation.blocks for each in block.launches)
-    trials += confirmation.replay.trials if confirmation.replay else ()
+    launches = [each for block in confirmation.blocks for each in block.launches]
+    launches += confirmation.replay.launches if confirmation.replay else []
     speedup = _speedup(confirmation)
     if speedup is None:
         findings.append(
@@ -111,7 +115,8 @@ def judge_confirmation(confirmation: Confirmation) -> Verdict:
     else:
         findings += _judge_speedup(speedup, confirmation, winners, references)
         findings += _pool_tails(cases)
-    return _verdict(confirmation.subject, "confirm", findings, trials=trials, speedup=speedup)
+    findings += judge_replay(confirmation)  # made last, so that its absence follows from the rest
+    return _verdict(confirmation.subject, "confirm", findings, launches=launches, speedup=speedup)
 
 
 def _case(confirmation: Confirmation, launch: Launch) -> Case:
@@ -244,6 +249,12 @@ def _judge_arms(
     return findings
 
 
+def _installed(launches: Sequence[Launch]) -> frozenset[str]:
+    """Give the names that packages were installed under when these were launched."""
+    facts = [each.source.packages for each in launches if each.source is not None]
+    return frozenset(name for each in facts if each is not None for name in each.installed)
+
+
 def _most_updates(launches: Sequence[Launch]) -> int:
     return max((len(each.series) for each in launches), default=0)
 
@@ -260,13 +271,15 @@ def _verdict(
     kind: str,
     findings: Sequence[Finding],
     *,
-    trials: tuple[str, ...],
+    launches: Sequence[Launch],
     speedup: Estimate | None = None,
 ) -> Verdict:
     said = [*findings, *_missing_layers(findings)]
     return Verdict(
         subject=subject, kind="confirm" if kind == "confirm" else "screen", ruling=join(said),
-        findings=tuple(said), speedup=speedup, trials=trials, rules=RULES,
+        findings=tuple(said), speedup=speedup, rules=RULES,
+        trials=tuple(each.facts.trial_id for each in launches),
+        sandbox=tuple(sorted({each.facts.sandbox for each in launches} - {""})),
     )  # fmt: skip
 
 

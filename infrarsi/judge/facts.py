@@ -17,6 +17,21 @@ class ChangedFile(Record):
     """``None`` where the file is taken away."""
 
 
+class PackageFacts(Record):
+    """What was true of installed packages around one launch."""
+
+    changed: tuple[str, ...] = ()
+    """What is not as it was before the launch, in words."""
+    num_installed: int = 0
+    """Distributions along the training interpreter's path."""
+    installed: tuple[str, ...] = ()
+    """Names that these are imported by, which nothing of the tree may stand in for."""
+    owners: dict[str, str] = {}
+    """By top-level name that was loaded: its distribution and version."""
+    strange: dict[str, str] = {}
+    """Of what was loaded, what is not as it was when the reference was measured, and why."""
+
+
 class SourceFacts(Record):
     """What was true of the source around one launch. ``None`` means that nobody looked."""
 
@@ -43,6 +58,7 @@ class SourceFacts(Record):
     checkout: str | None = None
     """The user's checkout, from which an uncontained trial must load nothing; contained, its tree
     stands there."""
+    packages: PackageFacts | None = None
 
 
 class LaunchFacts(Record):
@@ -58,3 +74,5 @@ class LaunchFacts(Record):
     """Wall seconds from start to the end of the kill, by the parent's clock."""
     total_updates: int | None = None
     """The number of updates that the program was told to make, where it is known."""
+    sandbox: str = ""
+    """The tier that contained it; empty: not on record."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from infrarsi.judge.case import Case
 from infrarsi.judge.facts import SourceFacts
 from infrarsi.judge.findings import fails, passes, unsure
+from infrarsi.judge.packages import judge_packages
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.verdict import Finding, Layer
 
@@ -47,6 +48,7 @@ def judge_integrity(case: Case) -> list[Finding]:
         *_judge_surface(source),
         _judge_leftovers(source),
         _judge_loaded(source, case.candidate.evidence, case.reference.evidence),
+        *judge_packages(case),
         *findings,
     ]
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from infrarsi.judge.bands import EPSILON, Segment, metric_of
 from infrarsi.judge.case import Case
 from infrarsi.judge.deviations import Deviation, compare
-from infrarsi.judge.findings import fails, passes, unsure
+from infrarsi.judge.findings import fails, gravest, passes, unsure
+from infrarsi.judge.randomness import EXPLAINED
+from infrarsi.judge.workload import batches_moved
 from infrarsi.records.baseline import Band
 from infrarsi.records.task import Metric
 from infrarsi.records.verdict import Finding, Layer
@@ -47,20 +50,38 @@ def judge_numerics(case: Case) -> list[Finding]:
     bands = case.bands
     compared = compare(case.candidate, case.reference, case.task.window)
     wanted = case.task.numerics.metrics
-    findings = {metric: _judge_metric(metric, compared[metric], bands) for metric in wanted}
+    moved = batches_moved(case)
+    findings = {
+        metric: _judge_metric(
+            metric, compared[metric], bands, draws=_Draws(moved, case.redraws.get(metric))
+        )
+        for metric in wanted
+    }
     loss = findings.get(Metric.LOSS)
     grad = findings.get(Metric.GRAD_NORM)
     if loss is not None and loss.ruling == "fail" and grad is not None and grad.ruling == "pass":
         findings[Metric.LOSS] = _excuse_scale(compared[Metric.LOSS], bands) or loss
     if grad is not None and grad.ruling == "fail":
         findings[Metric.GRAD_NORM] = _read_after_a_clip(case) or grad
-    extra = [_judge_power(bands)]
+    extra = [_judge_power(case)]
     if Metric.SKETCH in wanted and not compared[Metric.SKETCH].reason:
         extra.append(_judge_start(case, compared[Metric.SKETCH].start))
     return [*findings.values(), *extra]
 
 
-def _judge_metric(metric: Metric, deviation: Deviation, bands: tuple[Band, ...]) -> Finding:
+@dataclass(frozen=True)
+class _Draws:
+    """What chance explains: see `judge.randomness`."""
+
+    moved_from: int | None
+    """The first update whose batch was drawn otherwise; nothing from there on is comparable."""
+    redraw: float | None
+    """How far another draw of the model's own numbers moved the metric."""
+
+
+def _judge_metric(
+    metric: Metric, deviation: Deviation, bands: tuple[Band, ...], *, draws: _Draws
+) -> Finding:
     words = metric.replace("_", " ")
     doubt = _doubt(metric, deviation, words)
     if doubt is not None:
@@ -71,10 +92,13 @@ def _judge_metric(metric: Metric, deviation: Deviation, bands: tuple[Band, ...])
             _LAYER, metric, f"there is no band for the {words} on this machine",
             hint="run doctor: its null launches give the bands",
         )  # fmt: skip
-    for band in mine:
-        score = Segment.of(band.metric).score(deviation)
-        if score > band.limit:
-            return _refuse(metric, deviation, band)
+    beyond = [each for each in mine if Segment.of(each.metric).score(deviation) > each.limit]
+    if beyond:
+        refusals = [(each, _refuse(metric, deviation, each)) for each in beyond]
+        return gravest([
+            _excuse_draw(metric, deviation, refusal, band=each, draws=draws) or refusal
+            for each, refusal in refusals
+        ])  # fmt: skip
     band = next((each for each in mine if each.metric == metric), mine[0])
     largest = float(deviation.values.max())
     return passes(
@@ -139,6 +163,28 @@ def _refuse(metric: Metric, deviation: Deviation, band: Band) -> Finding:
     return fails(_LAYER, metric, reason, hint=hint)
 
 
+def _excuse_draw(
+    metric: Metric, deviation: Deviation, refusal: Finding, *, band: Band, draws: _Draws
+) -> Finding | None:
+    """Doubt instead of refusing where chance, drawn otherwise, would explain the deviation."""
+    moved, redraw = draws.moved_from, draws.redraw
+    if moved is not None and not np.any(deviation.values[deviation.updates < moved] > band.limit):
+        why = f"the batches are drawn otherwise from update {moved} on: nothing after compares"
+    elif redraw is not None and float(deviation.values.max()) <= EXPLAINED * redraw:
+        why = (
+            "the model draws random numbers of its own (dropout), and another draw of them moved "
+            f"it by up to {redraw:.2g} in a null launch: up to {EXPLAINED:g} times that cannot be "
+            "told from other training"
+        )
+    else:
+        return None
+    return unsure(
+        _LAYER, metric, f"{refusal.reason}; but {why}",
+        hint="give the data a generator of their own, set dropout to 0 in the contract's command, "
+        "and lock anew; or keep the order in which numbers are drawn",
+    )  # fmt: skip
+
+
 def _read_after_a_clip(case: Case) -> Finding | None:
     """Doubt gradient norms that are the reference's up to one ceiling, and that ceiling above it.
 
@@ -189,13 +235,26 @@ def _excuse_scale(deviation: Deviation, bands: tuple[Band, ...]) -> Finding | No
     )  # fmt: skip
 
 
-def _judge_power(bands: tuple[Band, ...]) -> Finding:
+def _judge_power(case: Case) -> Finding:
+    bands, controls = case.bands, case.controls
+    if controls and not any(each.seen_by for each in controls):
+        kinds = ", ".join(each.kind for each in controls)
+        return unsure(
+            _LAYER, "power",
+            f"of {len(controls)} falsifications that doctor made on this workload ({kinds}) the "
+            "checks saw none: they overlap with honest launches",
+            hint="measure more updates, turn off dropout and other unpaired randomness, then "
+            "`infrarsi doctor --fresh --controls`",
+        )  # fmt: skip
     strong = [
         band.metric for band in bands
         if band.limit < _HACKS_BEGIN.get(metric_of(band.metric), 0.0)
     ]  # fmt: skip
     if strong:
-        return passes(_LAYER, "power", f"bands that known hacks leave: {', '.join(strong)}")
+        words = f"bands that known hacks leave: {', '.join(strong)}"
+        blind = [each.kind for each in controls if not each.seen_by]
+        words += f"; not seen of what doctor tried: {', '.join(blind)}" if blind else ""
+        return passes(_LAYER, "power", words)
     wide = ", ".join(
         f"{band.metric} {band.limit:.2g} (hacks: {_HACKS_BEGIN[metric_of(band.metric)]:.2g} and up)"
         for band in bands

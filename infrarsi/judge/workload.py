@@ -89,12 +89,7 @@ def judge_presence(case: Case) -> list[Finding]:
 
 def judge_batches(case: Case) -> Finding:
     """Check that every update that both arms made saw the same multiset of sequences."""
-    # A patch may move the loss into the model, and the targets with it: ids are compared alone
-    # then, and the targets are left to the loss.
-    alone = _sees_targets(case.candidate.evidence) != _sees_targets(case.reference.evidence)
-    mine, theirs = (
-        _digests(each.evidence, ids_alone=alone) for each in (case.candidate, case.reference)
-    )
+    alone, mine, theirs = _paired(case)
     last = case.task.window.last_update
     for arm, digests in (("candidate", mine), ("reference", theirs)):
         missing = [i + 1 for i, each in enumerate(digests[:last]) if each is None]
@@ -107,13 +102,23 @@ def judge_batches(case: Case) -> Finding:
                 "reach the model another way, the data cannot be compared",
             )  # fmt: skip
     pairs = list(zip(mine, theirs, strict=False))
-    wrong = [i + 1 for i, (a, b) in enumerate(pairs) if a and b and not _same_batch(a, b)]
+    wrong = _differing(mine, theirs)
     if wrong:
-        return fails(
-            _LAYER, "batch_digest",
+        words = (
             f"update {wrong[0]} did not train on the reference's batch "
             f"({len(wrong)} of {len(pairs)} updates differ, none may): "
-            f"{_digests_in_words(wrong[0], mine, theirs)}{_explain(wrong[0], mine, theirs)}",
+            f"{_digests_in_words(wrong[0], mine, theirs)}{_explain(wrong[0], mine, theirs)}"
+        )
+        if batches_moved(case) is not None:
+            return unsure(
+                _LAYER, "batch_digest",
+                f"{words}; but the data are drawn from the program's global generator, as a null "
+                "launch that stirred it showed: a change that draws other numbers moves them",
+                hint="give the data a generator of their own (torch.Generator) and lock anew, or "
+                "keep the order in which numbers are drawn",
+            )  # fmt: skip
+        return fails(
+            _LAYER, "batch_digest", words,
             hint="the global batch of every update must hold the same sequences; regrouping "
             "and permuting inside an update are allowed",
         )  # fmt: skip
@@ -123,6 +128,39 @@ def judge_batches(case: Case) -> Finding:
         _LAYER, "batch_digest",
         f"the {what} of all {len(pairs)} updates equal the reference's{note}",
     )  # fmt: skip
+
+
+def batches_moved(case: Case) -> int | None:
+    """Give the first update whose batch other random numbers explain; ``None`` where none is.
+
+    Only where data are drawn from the program's global generator, as a null launch that stirred it
+    showed, and where the batch is none that either arm saw at another update.
+    """
+    randomness = case.baseline.randomness if case.baseline else None
+    first = randomness.data_from if randomness else None
+    if first is None:
+        return None
+    _, mine, theirs = _paired(case)
+    wrong = _differing(mine, theirs)
+    if not wrong or wrong[0] < first or _explain(wrong[0], mine, theirs):
+        return None
+    return wrong[0]
+
+
+def _paired(case: Case) -> tuple[bool, list[_Batch], list[_Batch]]:
+    """Give both arms' digests, and whether they are of the ids alone."""
+    # A patch may move the loss into the model, and the targets with it: ids are compared alone
+    # then, and the targets are left to the loss.
+    alone = _sees_targets(case.candidate.evidence) != _sees_targets(case.reference.evidence)
+    mine, theirs = (
+        _digests(each.evidence, ids_alone=alone) for each in (case.candidate, case.reference)
+    )
+    return alone, mine, theirs
+
+
+def _differing(mine: Sequence[_Batch], theirs: Sequence[_Batch]) -> list[int]:
+    pairs = enumerate(zip(mine, theirs, strict=False), start=1)
+    return [update for update, (a, b) in pairs if a and b and not _same_batch(a, b)]
 
 
 def _digests_in_words(update: int, mine: Sequence[_Batch], theirs: Sequence[_Batch]) -> str:

@@ -17,6 +17,35 @@ class Band(Record):
     """The null launches and the rule that gave the limit, in words."""
 
 
+class Randomness(Record):
+    """What depends on the program's global generators, as a launch that stirred them showed."""
+
+    data_from: int | None = None
+    """The first update whose batch came out otherwise; ``None``: none did."""
+    redraw: dict[str, float] = {}
+    """By metric, how far another draw of the model's own numbers (dropout) moved it, where that
+    left the band of the other null launches. Empty: the model draws none."""
+
+    @property
+    def is_none(self) -> bool:
+        """Whether nothing moved."""
+        return self.data_from is None and not self.redraw
+
+
+class Control(Record):
+    """A falsification that the harness made itself, and what the checks said to it."""
+
+    kind: str
+    """``coarse_gradients``, ``stale_gradients`` or ``frozen_tensor``."""
+    what: str = ""
+    """What that is, in words."""
+    trial_id: str
+    seen_by: tuple[str, ...] = ()
+    """The checks that refused it: ``numerics loss``. Empty: nothing did."""
+    applied: bool = True
+    """Whether it could be made: not where the optimizer steps out of the witness's reach."""
+
+
 class Baseline(Record):
     """The reference run on one machine: speed, memory, noise and numerical bands."""
 
@@ -55,3 +84,12 @@ class Baseline(Record):
     """Id of the launch that candidates are paired with."""
     wall_s: float
     """What the calibration cost."""
+    packages: dict[str, str] = {}
+    """What was installed where the training imports from, by distribution: its version, and the
+    beginning of the digest of its record of files. Empty: not on record."""
+    imports: tuple[str, ...] = ()
+    """Entries of the package folders that the reference imported."""
+    randomness: Randomness | None = None
+    """``None``: the generators were not stirred."""
+    controls: tuple[Control, ...] = ()
+    """Known falsifications that were tried. Empty: none was."""

@@ -42,6 +42,11 @@ class Evidence(Record):
     """The exception that ended it: of several ranks the first that is no echo of another's."""
     loaded_files: tuple[str, ...] = ()
     """Files of modules loaded from outside the interpreter's own packages."""
+    own_modules: tuple[str, ...] = ()
+    """Names of the top-level modules among them."""
+    packages: tuple[str, ...] | None = None
+    """Entries of the interpreter's package folders that modules were loaded from: ``numpy``.
+    ``None``: the witness did not say."""
     ended_ns: int | None = None
     """When the witness said that the program ended by itself."""
     notes: tuple[str, ...] = ()
@@ -133,6 +138,8 @@ class _Reader:
         self.marks: dict[int, dict[int, MarkSeen]] = {}
         self.faults: list[Fault] = []
         self.loaded_files: set[str] = set()
+        self.own_modules: set[str] = set()
+        self.packages: set[str] | None = None
         self.ended_ns: int | None = None
         self.notes: list[str] = []
         self.kept: list[KeptSeen] = []
@@ -151,7 +158,7 @@ class _Reader:
             case "mark":
                 self._take_mark(t_ns, rank, event)
             case "modules":
-                self.loaded_files.update(str(file) for file in event["files"])
+                self._take_modules(event)
             case "fault":
                 self.faults.append(
                     Fault(
@@ -166,6 +173,12 @@ class _Reader:
                 self._take_answer(event)
             case _:
                 self.malformed += 1
+
+    def _take_modules(self, event: dict[str, Any]) -> None:
+        self.loaded_files.update(str(file) for file in event["files"])
+        self.own_modules.update(str(name) for name in event.get("own") or ())
+        if event.get("packages") is not None:
+            self.packages = (self.packages or set()) | {str(each) for each in event["packages"]}
 
     def _take_answer(self, event: dict[str, Any]) -> None:
         match event["kind"]:
@@ -231,6 +244,8 @@ class _Reader:
             fault=next(iter(own or self.faults), None),
             marks=tuple(join_marks(marks) for _, marks in sorted(self.marks.items()) if 0 in marks),
             loaded_files=tuple(sorted(self.loaded_files)), ended_ns=self.ended_ns,
+            own_modules=tuple(sorted(self.own_modules)),
+            packages=None if self.packages is None else tuple(sorted(self.packages)),
             notes=tuple(dict.fromkeys(self.notes)), malformed=self.malformed,
             kept=tuple(self.kept), replayed=tuple(self.replayed),
         )  # fmt: skip

@@ -205,7 +205,10 @@ class Cost(Record):
     cpu_s: float
     gpu_s: float
     by_purpose_s: dict[str, float]
-    """Wall seconds of launches by purpose: baseline, null, screen, ablation, confirm, replay."""
+    """Wall seconds of launches by purpose: baseline, null, control, screen, ablation, confirm,
+    replay."""
+    calibration_share: float | None = None
+    """Calibration's share of a search of 30 trials as long as the reference's launch."""
     failed_wall_s: float
     dollars: float | None = None
     """The machine for ``wall_s``, and the language models. ``None``: the machine has no price."""
@@ -270,3 +273,5 @@ class Report(Record):
     """What a reader must not conclude."""
     history_digest: str
     """Hash of the ledger's last event that this report rests on."""
+    checks: str = ""
+    """Which falsifications the checks saw on this workload, and what chance draws, in words."""

@@ -27,7 +27,15 @@ class Outcome(StrEnum):
 
 
 Purpose: TypeAlias = Literal[
-    "rehearsal", "baseline", "null", "screen", "ablation", "confirm", "replay"
+    "rehearsal",
+    "baseline",
+    "null",
+    "control",
+    "screen",
+    "ablation",
+    "confirm",
+    "replay",
+    "sweep",
 ]
 
 
@@ -38,8 +46,8 @@ class Trial(Record):
     candidate: Candidate
     purpose: Purpose
     arm: str = ""
-    """For null launches, which disturbance; for confirmation, ``reference`` or ``winner``; for a
-    replay, the arm whose states are replayed."""
+    """For null launches, which disturbance; for a control, which falsification; for confirmation,
+    ``reference`` or ``winner``; for a replay, the arm whose states are replayed."""
     replicate: int = 0
     outcome: Outcome
     tree_digest: str | None = None

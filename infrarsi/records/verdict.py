@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from infrarsi.records.base import Record
 from infrarsi.records.estimate import Estimate
@@ -49,6 +51,16 @@ class Verdict(Record):
     """Ids of the trials it rests on."""
     rules: int
     """Version of the judge's rules."""
+    sandbox: tuple[str, ...] = ()
+    """How its launches were contained, every tier that one of them ran in; empty: not on record."""
+
+    @model_serializer(mode="wrap")
+    def _without_an_unknown_containment(
+        self, plain: SerializerFunctionWrapHandler
+    ) -> dict[str, Any]:
+        # The bytes of a verdict that was reached before this was recorded must stay.
+        written: dict[str, Any] = plain(self)
+        return {k: v for k, v in written.items() if k != "sandbox" or v}
 
     @property
     def reasons(self) -> tuple[Finding, ...]:

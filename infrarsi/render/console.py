@@ -14,6 +14,7 @@ from infrarsi.records.report import Report, TrialRow
 from infrarsi.records.task import ConfigKey, Environment, Flag, Knob, Override
 from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.render import numbers
+from infrarsi.render.checks import checks_see, drawn_by_chance, what_it_cost
 from infrarsi.render.document import Cell, printable
 from infrarsi.render.facts import command_line, facts_of
 from infrarsi.render.headline import contradictions, headline_of
@@ -62,7 +63,9 @@ def baseline_table(baseline: Baseline) -> Table:
          "speedup that the planned confirmation can tell from none"),
         ("Deterministic", "no" if baseline.nondeterministic else "yes",
          "whether equal launches gave equal numbers"),
-        ("Calibration", numbers.duration(baseline.wall_s), "what all this cost"),
+        ("Drawn by chance", _short(baseline), drawn_by_chance(baseline)),
+        ("Controls", _controls(baseline), checks_see(baseline)),
+        ("Calibration", numbers.duration(baseline.wall_s), what_it_cost(baseline)),
     ]  # fmt: skip
     for name, share in baseline.phase_share.items():
         rows.append((f"  {printable(name)}", numbers.percent(share), "of an update"))
@@ -72,6 +75,21 @@ def baseline_table(baseline: Baseline) -> Table:
     for row in rows:
         table.add_row(*map(_text, row))
     return table
+
+
+def _short(baseline: Baseline) -> str:
+    """Give in a word what is drawn by chance."""
+    randomness = baseline.randomness
+    if randomness is None:
+        return "-"
+    return "data" if randomness.data_from else "dropout" if randomness.redraw else "none"
+
+
+def _controls(baseline: Baseline) -> str:
+    """Give how many of the falsifications that were made the checks saw."""
+    made = [each for each in baseline.controls if each.applied]
+    seen = sum(bool(each.seen_by) for each in made)
+    return f"{seen} of {len(made)}" if baseline.controls else "-"
 
 
 def trials_table(rows: Report | Iterable[TrialRow]) -> Table:

@@ -56,6 +56,7 @@ def cost_section(report: Report) -> Section:
         rows=[
             (cell("wall time"), cell(numbers.duration(cost.wall_s))),
             (cell("of these, between launches"), cell(numbers.duration(cost.overhead_s))),
+            *_calibration(cost),
             (cell("processor time"), cell(numbers.duration(cost.cpu_s))),
             (cell("accelerators held"), cell(numbers.duration(cost.gpu_s))),
             (cell("language model tokens"), cell(numbers.count(cost.llm_tokens))),
@@ -84,6 +85,13 @@ def cost_section(report: Report) -> Section:
     return Section("cost", "Cost", (text,), figures, tuple(tables))
 
 
+def _calibration(cost: Cost) -> list[tuple[Cell, Cell]]:
+    if cost.calibration_share is None:
+        return []
+    words = "calibration, as a share of a search of 30 trials"
+    return [(cell(words), cell(numbers.percent(cost.calibration_share)))]
+
+
 def noise_section(report: Report) -> Section:
     """Tell how noisy the machine is, and which deviations were allowed."""
     text = line(
@@ -92,15 +100,16 @@ def noise_section(report: Report) -> Section:
         "smallest speedup that the planned confirmation can tell from none: "
         f"{numbers.percent(report.least_detectable)}. Timed: {report.window or 'not stated'}."
     )
+    checks = (line(report.checks),) if report.checks else ()
     if not report.bands:
         nothing = line("No numerical bands are on record: not measured.")
-        return Section("noise", "Noise and allowed deviations", (text, nothing))
+        return Section("noise", "Noise and allowed deviations", (text, *checks, nothing))
     bands = table(
         "Allowed deviation from the reference, and where each comes from",
         ("Metric", sentences("Band and source")),
         rows=[(cell(code(name)), cell(words)) for name, words in report.bands.items()],
     )
-    return Section("noise", "Noise and allowed deviations", (text,), (), (bands,))
+    return Section("noise", "Noise and allowed deviations", (text, *checks), (), (bands,))
 
 
 def limits_section(report: Report) -> Section:

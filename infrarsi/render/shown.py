@@ -159,8 +159,10 @@ def _census(kind: str, counts: dict[str, int]) -> str:
 def _verdict_title(verdict: Verdict) -> str:
     what = "confirmation" if verdict.kind == "confirm" else "screening"
     on = numbers.counted(len(verdict.trials), "launch", "launches")
+    within = f" in {', '.join(verdict.sandbox)}" if verdict.sandbox else ""
     speedup = f", speedup {numbers.ratio_estimate(verdict.speedup)}" if verdict.speedup else ""
-    return f"{what}: {verdict.ruling.value} by rules version {verdict.rules} on {on}{speedup}"
+    ruled = f"{verdict.ruling.value} by rules version {verdict.rules}"
+    return f"{what}: {ruled} on {on}{within}{speedup}"
 
 
 def _findings(findings: Iterable[Finding]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from infrarsi.records.plan import Plan
 from infrarsi.records.report import Cost
 from infrarsi.records.trial import Outcome
 from infrarsi.records.verdict import Ruling
+from infrarsi.render.checks import calibration_share
 from infrarsi.stages.history import Confirmation, History
 from infrarsi.stages.spending import bill, spent_s, trial_gpu_s
 
@@ -38,6 +39,7 @@ def cost_of(
         cpu_s=_total(trial.cpu_s for trial in trials),
         gpu_s=_total(trial_gpu_s(history, trial) for trial in trials), by_purpose_s=by_purpose,
         failed_wall_s=sum(trial.wall_s for trial in trials if trial.outcome is not Outcome.OK),
+        calibration_share=calibration_share(history.baseline) if history.baseline else None,
         dollars=paid.usd, dollars_note=paid.note,
         llm_dollars=paid.models_usd if calls and paid.is_whole else None,
         llm_tokens=sum((call.input_tokens or 0) + (call.output_tokens or 0) for call in calls),

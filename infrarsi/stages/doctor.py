@@ -10,7 +10,9 @@ from statistics import median
 
 from infrarsi.errors import UsageError
 from infrarsi.execute.machine import measure_peak_flops
+from infrarsi.execute.packages import states
 from infrarsi.judge.deviations import deviations
+from infrarsi.judge.randomness import STIRRED
 from infrarsi.judge.speedup import least_detectable
 from infrarsi.judge.timing import cold_start_s
 from infrarsi.records.baseline import Baseline
@@ -19,7 +21,9 @@ from infrarsi.records.evidence import Evidence
 from infrarsi.records.machine import Machine, differences
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.stages.calibration import calibrate
+from infrarsi.stages.controls import try_controls
 from infrarsi.stages.history import History
+from infrarsi.stages.packages import imports_of, packages_changed, packages_now
 from infrarsi.stages.reference import refuse_failed_reference, refuse_unseen_metrics
 from infrarsi.stages.trial import Request, evidence_of, perform_trial
 from infrarsi.stages.workspace import Workspace
@@ -28,6 +32,8 @@ AA_LAUNCHES = 4
 """Launches of the reference against itself."""
 NULL_ULPS = (1.0, 4.0, 16.0)
 """Disturbances of the initial weights, one launch each, in units in the last place."""
+_STIRRED_ULPS = 4.0
+"""The one of them that also stirs the program's generators."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +47,11 @@ class Diagnosis:
 
 
 def diagnose(
-    workspace: Workspace, *, fresh: bool = False, tell: Callable[[str], None] = lambda _: None
+    workspace: Workspace,
+    *,
+    fresh: bool = False,
+    controls: bool = False,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Diagnosis:
     """Give the baseline of this contract on this machine, measuring where there is none.
 
@@ -51,6 +61,8 @@ def diagnose(
         The locked repository.
     fresh
         Measure even where a baseline of this machine is in the ledger.
+    controls
+        Try known falsifications too, where that was not done: what do the checks see?
     tell
         Told in words what is being done.
 
@@ -65,15 +77,22 @@ def diagnose(
     if changed:
         tell(f"the machine is another one now: {', '.join(changed)}")
     known = _known(history, machine)
+    if known is not None and (packages := packages_changed(workspace, known)):
+        tell(f"packages that the training imports have changed: {', '.join(packages)}")
+        known = None
     if known is not None and not fresh:
-        if changed:  # back on a machine that was measured: its search goes on
+        wanted = controls and not known.controls
+        if changed or wanted:  # back on a machine that was measured: its search goes on
             workspace.begin("doctor")
+            known = try_controls(workspace, known, tell=tell) if wanted else known
             _record(workspace, known, machine)
-        return Diagnosis(known, machine, cached=True)
+        return Diagnosis(known, machine, cached=not wanted)
     if changed:  # what another torch or processor compiled is no cache of this one's
         shutil.rmtree(workspace.folder / "caches", ignore_errors=True)
     workspace.begin("doctor")
     baseline = _measure(workspace, history, machine, fresh=fresh, tell=tell)
+    if controls:
+        baseline = try_controls(workspace, baseline, tell=tell)
     _record(workspace, baseline, machine)
     return Diagnosis(baseline, machine, cached=False)
 
@@ -114,6 +133,13 @@ def require_baseline(workspace: Workspace, history: History) -> Baseline:
             hint="measure the reference anew with `infrarsi doctor`; what was measured before "
             "stays on record and in the cost, and counts no more",
         )
+    packages = packages_changed(workspace, baseline)
+    if packages:
+        raise UsageError(
+            "packages that the training imports have changed since the reference was measured: "
+            f"{', '.join(packages)}",
+            hint="put them back, or measure the reference anew with `infrarsi doctor`",
+        )
     return baseline
 
 
@@ -140,7 +166,8 @@ def _measure(
     tell("calibrating what counts as the same")
     aa = [trial for trial in trials if trial.purpose == "baseline"]
     nulls = [trial for trial in trials if trial.purpose == "null"]
-    return baseline_of(workspace, machine, aa, nulls, peak_flops=peak)
+    baseline = baseline_of(workspace, machine, aa, nulls, peak_flops=peak)
+    return baseline.model_copy(update={"packages": states(packages_now(workspace))})
 
 
 def _requests(workspace: Workspace, machine: Machine) -> list[Request]:
@@ -158,8 +185,10 @@ def _requests(workspace: Workspace, machine: Machine) -> list[Request]:
     ]
     requests += [
         Request(
-            reference, "null", arm=f"weights disturbed by {ulps:g} ulp", replicate=i,
-            perturb_ulps=ulps, remarks=remarks,
+            reference, "null", replicate=i, perturb_ulps=ulps, stir=ulps == _STIRRED_ULPS,
+            arm=f"weights disturbed by {ulps:g} ulp"
+            + (f", {STIRRED}" if ulps == _STIRRED_ULPS else ""),
+            remarks=remarks,
         )
         for i, ulps in enumerate(NULL_ULPS)
     ]  # fmt: skip
@@ -222,7 +251,7 @@ def baseline_of(
         flops_per_update=flops, peak_flops=peak_flops, num_parameters=parameters or None,
         noise_sd=found.noise_sd, bias=found.bias,
         least_detectable=least_detectable(found.noise_sd, plan.confirmation_blocks),
-        bands=found.bands,
+        bands=found.bands, randomness=found.randomness, imports=imports_of(reference),
         nondeterministic=_differs(workspace, reference, [seen[t.trial_id] for t in aa[1:]]),
         reference_trial=aa[0].trial_id,
         wall_s=sum(t.wall_s for t in (*aa, *nulls)),

@@ -24,7 +24,9 @@ from infrarsi.stages.judging import measured_update_s
 _PROMOTE = "promote again with `infrarsi apply`"
 _SAME = 1e-9
 """Relative: the same arithmetic on another processor may differ in the last digits."""
-_ON_FAITH = frozenset({"machine_digest", "peak_flops", "least_detectable"})
+_ON_FAITH = frozenset({
+    "machine_digest", "peak_flops", "least_detectable", "packages", "controls",
+})  # fmt: skip
 """Of a baseline: what its launches do not show, or what depends on the plan of the day."""
 
 

@@ -25,7 +25,7 @@ def launch_of(keeper: Keeper, trial: Trial) -> Launch:
     """Give a trial as the judge reads it."""
     facts = LaunchFacts(
         trial_id=trial.trial_id, outcome=trial.outcome, reason=trial.reason,
-        stop_update=trial.stop_update, wall_s=trial.wall_s,
+        stop_update=trial.stop_update, wall_s=trial.wall_s, sandbox=trial.sandbox,
     )  # fmt: skip
     return Launch(evidence_of(keeper, trial), facts, source_of(keeper, trial))
 

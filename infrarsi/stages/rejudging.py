@@ -109,7 +109,7 @@ class Bench:
         )
         anew = {
             "update_s": derived.update_s, "noise_sd": derived.noise_sd, "bias": derived.bias,
-            "bands": derived.bands,
+            "bands": derived.bands, "randomness": derived.randomness,
         }  # fmt: skip
         return Court(task, judged.baseline.model_copy(update=anew), reference)
 

@@ -28,6 +28,7 @@ from infrarsi.records.report import (
 )
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Ruling, Verdict
+from infrarsi.render.checks import told_of
 from infrarsi.render.html import render_html
 from infrarsi.render.markdown import render_markdown
 from infrarsi.stages.cost import cost_of
@@ -91,7 +92,8 @@ def build_report(workspace: Workspace, history: History) -> Report:
         mfu=baseline.mfu if baseline else None, winner_mfu=_winner_mfu(baseline, confirmation),
         noise_sd=baseline.noise_sd if baseline else None,
         least_detectable=baseline.least_detectable if baseline else None,
-        bands=_bands(baseline), phases=_phases(workspace, history, confirmation),
+        bands=_bands(baseline), checks=told_of(baseline),
+        phases=_phases(workspace, history, confirmation),
         trials=_trials(contract, history),
         winner=_winner(workspace, history),
         confirmed=_confirmed(workspace, history, confirmation),

@@ -18,6 +18,7 @@ from infrarsi.records.task import Task, Window
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Finding
 from infrarsi.stages.candidate_diff import diff_of
+from infrarsi.stages.controls import KINDS
 from infrarsi.stages.docket import Docket, Filed, Judged
 from infrarsi.stages.doctor import phase_share
 from infrarsi.stages.naming import words_of
@@ -185,6 +186,8 @@ def _why(filed: Filed) -> str:
             return f"measuring the reference against itself, arm {trial.arm or '-'}"
         case "null":
             return f"learning which differences mean nothing: {trial.arm or '-'}"
+        case "control":
+            return f"learning what the checks see: {KINDS.get(trial.arm, trial.arm)}"
         case "confirm":
             attempt = remarks.get("attempt", "-")
             return f"confirmation {attempt}, launch {trial.replicate + 1}: the {trial.arm}"

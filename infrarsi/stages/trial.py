@@ -28,6 +28,7 @@ from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.evidence import Evidence, lines_of, read_evidence
 from infrarsi.records.trial import Outcome, Purpose, Trial
 from infrarsi.stages.furnishing import provide_inputs, refuse_outside
+from infrarsi.stages.packages import package_facts, packages_now
 from infrarsi.stages.starts import Start, lay_out_all, told
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.artifacts import Artifacts
@@ -48,6 +49,10 @@ class Request:
     replicate: int = 0
     perturb_ulps: float | None = None
     """Disturb the initial weights by this many units in the last place: a null launch."""
+    stir: bool = False
+    """Draw from the program's global generators besides: does anything depend on them?"""
+    control: str | None = None
+    """Falsify the training on purpose: a control."""
     env: Mapping[str, str] | None = None
     """Variables of a null launch, such as another number of threads."""
     stop_update: int | None = None
@@ -197,6 +202,7 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
             watched = sorted({*workspace.tracked, *files})
             inputs = workspace.contract.task.workload.inputs
             before = hash_files(tree, watched) | stamp_files(workspace.root, inputs)
+            packages = packages_now(workspace)
             plan = _plan(workspace, ready, tree, scratch)
             done = launch(plan)
             after = hash_files(tree, watched) | stamp_files(workspace.root, inputs)
@@ -207,6 +213,7 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
             take_kept(scratch, workspace.kept / trial.trial_id)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    evidence = read_evidence(done.events.splitlines())
     surface, configured = workspace.contract.task.surface, ready.invocation.files
     source = SourceFacts(
         protected_before=before,
@@ -226,8 +233,9 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
         ),
         leftovers=tuple(f"process {pid}" for pid in done.stray_pids),
         checkout=str(workspace.root) if workspace.tier is Tier.PROCESS_GROUP else None,
+        packages=package_facts(workspace, evidence, before=packages),
     )
-    return _ended(workspace, ready, done, source, argv=plan.argv, cold=cold)
+    return _ended(workspace, ready, done, evidence, source=source, argv=plan.argv, cold=cold)
 
 
 def _plan(workspace: Workspace, ready: _Ready, tree: Path, scratch: Path) -> LaunchPlan:
@@ -292,13 +300,16 @@ def _witness_options(
         marks = {mark for mark in marks if mark < last} | {last - 1}
     perturb = None
     if request.perturb_ulps is not None:
-        perturb = {"ulps": request.perturb_ulps, "seed": 1000 + request.replicate}
+        perturb = {
+            "ulps": request.perturb_ulps, "seed": 1000 + request.replicate, "stir": request.stir,
+        }  # fmt: skip
     return {
         "schema": witness.SCHEMA,
         "marks": sorted(mark for mark in marks if mark <= last),
         "sketch_seed": 1,
         "sketch_elements": _SKETCH_ELEMENTS,
         "perturb": perturb,
+        "control": request.control,
     }
 
 
@@ -306,12 +317,12 @@ def _ended(
     workspace: Workspace,
     ready: _Ready,
     done: Launch,
-    source: SourceFacts,
+    evidence: Evidence,
     *,
+    source: SourceFacts,
     argv: tuple[str, ...],
     cold: bool,
 ) -> Trial:
-    evidence = read_evidence(done.events.splitlines())
     gpus = len((evidence.hello or {}).get("devices") or ())
     return ready.trial.model_copy(
         update={

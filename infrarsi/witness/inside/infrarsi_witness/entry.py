@@ -15,8 +15,8 @@ class Config:
     ----------
     text : str
         ``{"schema": 1, "channel": path, "marks": [int], "sketch_seed": int,
-        "sketch_elements": int, "perturb": {"ulps": float, "seed": int} | null,
-        "moved": [tree, checkout] | null, "replay": [slot] | null}``.
+        "sketch_elements": int, "perturb": {"ulps": float, "seed": int, "stir": bool} | null,
+        "moved": [tree, checkout] | null, "replay": [slot] | null, "control": str | null}``.
 
     Raises
     ------
@@ -37,6 +37,8 @@ class Config:
         perturb = said.get("perturb") or None
         self.ulps = float(perturb["ulps"]) if perturb else 0.0
         self.perturb_seed = int(perturb["seed"]) if perturb else 0
+        self.stir = bool(perturb and perturb.get("stir"))
+        self.control = said.get("control") or None
 
 
 class _TorchWatcher:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
 import threading
 
@@ -160,8 +161,19 @@ def read_memory():
     return sums
 
 
-def loaded_files():
-    """Give the files of modules that come from neither the interpreter nor its packages."""
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/([^/]+)")
+
+
+def loaded_modules():
+    """Give what modules the program brought along, and from where.
+
+    Returns
+    -------
+    dict
+        ``files``: of modules that come from neither the interpreter nor its packages; ``own``:
+        the names of the top-level modules among them; ``packages``: the entries of the
+        interpreter's package folders that modules were loaded from.
+    """
     import site
 
     inside = [
@@ -176,13 +188,23 @@ def loaded_files():
         pass
     roots = tuple(os.path.join(os.path.realpath(each), "") for each in inside if each)
     plain = tuple(os.path.join(os.path.abspath(each), "") for each in inside if each)
-    files = set()
-    for module in list(sys.modules.values()):
+    files, own, packages = set(), set(), set()
+    for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
-        if not isinstance(file, str) or file.startswith(plain):
+        if not isinstance(file, str):
             continue
-        full = os.path.abspath(file)
-        inside = full.startswith(plain) or os.path.realpath(full).startswith(roots)
-        if not inside and os.path.exists(full):
+        full = file if file.startswith(plain) else os.path.abspath(file)
+        if full.startswith(plain) or os.path.realpath(full).startswith(roots):
+            found = _PACKAGES.match(full)
+            if found is not None:
+                packages.add(found.group(1).split(".")[0])
+        elif os.path.exists(full):
             files.add(full)
-    return sorted(files)
+            # Compilers put what they generate below their own names: only a top level stands in.
+            if "." not in name:
+                own.add(name)
+    return {
+        "files": sorted(files),
+        "own": sorted(own - {"__main__", "__mp_main__"}),
+        "packages": sorted(packages),
+    }

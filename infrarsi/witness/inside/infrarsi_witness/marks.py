@@ -111,7 +111,7 @@ class Marks:
         """Send the files of modules that the program brought along, once."""
         if not self.files_said:
             self.files_said = True
-            self.channel.send("modules", files=switches.loaded_files())
+            self.channel.send("modules", **switches.loaded_modules())
 
 
 def wait_for(device):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import sys
+
 import torch
 
 from .sketch import local
@@ -19,16 +22,23 @@ class Nudge:
         How far, in units of the dtype's epsilon; 0 does nothing.
     seed : int
         Seed of the generator.
+    stir : bool
+        Whether to draw from the program's global generators as well, so that what depends on
+        them comes out otherwise.
     """
 
-    def __init__(self, ulps, seed):
+    def __init__(self, ulps, seed, stir=False):
         self.ulps = ulps
         self.seed = seed
+        self.stir = stir
         self.generators = {}
         self.done = set()
 
     def apply(self, params):
         """Move the parameters that were not moved before."""
+        if self.stir:
+            self.stir = False
+            _stir()
         if not self.ulps:
             return
         with torch.no_grad():
@@ -50,3 +60,15 @@ class Nudge:
         chance = torch.rand(tensor.shape, generator=generator, device=tensor.device, dtype=wide)
         factor = chance.mul_(2).sub_(1).mul_(self.ulps * torch.finfo(tensor.dtype).eps).add_(1)
         tensor.copy_(factor.mul_(tensor))
+
+
+def _stir():
+    """Take a number from each global generator that training may draw from."""
+    random.random()
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.random()
+    torch.rand(1)
+    if torch.cuda.is_available() and torch.cuda.is_initialized():
+        for device in range(torch.cuda.device_count()):
+            torch.rand(1, device="cuda:%d" % device)

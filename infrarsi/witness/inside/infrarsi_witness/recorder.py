@@ -10,6 +10,7 @@ import torch
 
 from .batches import Digester
 from .closing import Closing
+from .control import Control
 from .facts import finish_with_a_child, rank, read_facts
 from .faults import Faults
 from .flags import Switches, autocast_now
@@ -49,7 +50,8 @@ class Recorder:
         self.roots = Roots()
         self.trained = Trained()
         self.digester = Digester()
-        self.nudge = Nudge(self.config.ulps, self.config.perturb_seed)
+        self.nudge = Nudge(self.config.ulps, self.config.perturb_seed, stir=self.config.stir)
+        self.control = Control(self.config.control)
         self.closing = Closing(self)
         self.now = Gathering()
         self.waiting = []
@@ -272,6 +274,8 @@ class Recorder:
             self.closing.close()
         if not callable(closure):
             self._read_gradients(optimizer)
+            if self.control.apply(optimizer):
+                self.note("control: %s" % self.control.kind)
 
     @quiet
     def step_ends(self, optimizer):
