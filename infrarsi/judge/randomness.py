@@ -16,7 +16,7 @@ from infrarsi.judge.bands import Segment
 from infrarsi.judge.deviations import deviations
 from infrarsi.records.baseline import Band, Randomness
 from infrarsi.records.evidence import Evidence
-from infrarsi.records.task import Window
+from infrarsi.records.task import Metric, Window
 
 STIRRED = "generators stirred"
 """What the label of such a null launch says."""
@@ -65,9 +65,9 @@ def randomness_of(
     apart = deviations(stirred, reference, window)
     redraw = {}
     for band in bands:
-        if "@" in band.metric or band.metric not in apart:
+        if "@" in band.metric:
             continue
-        score = Segment.of(band.metric).score(apart[band.metric])
+        score = Segment.of(band.metric).score(apart[Metric(band.metric)])
         if band.limit < score < math.inf:
             redraw[band.metric] = score
     return Randomness(redraw=redraw)
