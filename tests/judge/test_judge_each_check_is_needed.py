@@ -6,6 +6,7 @@ A check that is added without a case fails here too.
 
 import ast
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -37,17 +38,24 @@ from infrarsi.judge.recurrence import Session, judge_sessions
 from infrarsi.records.verdict import Layer, Ruling
 
 LAST = WINDOW.last_update
+trained = cache(evidence_of)
+"""What a recipe leaves by a clock, trained once for all cases."""
 UNSKETCHED = task_of(metrics=("loss", "grad_norm", "update_norm"))
 
 
+def honest(**launch):
+    """A faster launch that trains as the reference does."""
+    return launch_of(evidence=trained(Recipe(), Clock(update_s=0.08, seed=3)), **launch)
+
+
 def screened(bench, launch=None, **case):
-    launch = launch or launch_of(Recipe(), Clock(update_s=0.08, seed=3))
+    launch = launch or honest()
     return judge_screen(bench.case(launch, **case))
 
 
 def with_evidence(bench, change, **case):
     """Judge the honest launch with its evidence changed."""
-    launch = launch_of(Recipe(), Clock(update_s=0.08, seed=3))
+    launch = honest()
     return screened(bench, changed_launch(launch, change(launch.evidence)), **case)
 
 
@@ -133,7 +141,7 @@ def wide(bench):
 
 def stamped(bench, intervals):
     stamps = 3 + np.cumsum(intervals)
-    seen = evidence_of(Recipe())
+    seen = trained(Recipe())
     rows = tuple(
         row.model_copy(update={"t_ns": int(t * 1e9)})
         for row, t in zip(seen.updates, stamps, strict=True)
@@ -261,20 +269,18 @@ def changed_source(bench, text):
 
 
 def sourced(**facts):
-    return lambda bench: screened(
-        bench, launch_of(Recipe(), Clock(update_s=0.08, seed=3), source=source_of(**facts))
-    )
+    return lambda bench: screened(bench, honest(source=source_of(**facts)))
 
 
 def unsourced(bench):
-    launch = launch_of(Recipe(), Clock(update_s=0.08, seed=3))
+    launch = honest()
     return screened(bench, Launch(launch.evidence, launch.facts, None))
 
 
 def imported(bench):
     """A package that the reference does not import, and that was not there when it was measured."""
     known = bench.reference.evidence.model_copy(update={"packages": ("torch",)})
-    seen = evidence_of(Recipe(), Clock(update_s=0.08, seed=3))
+    seen = trained(Recipe(), Clock(update_s=0.08, seed=3))
     seen = seen.model_copy(update={"packages": ("einops", "torch")})
     facts = PackageFacts(strange={"einops": "einops was not installed then"})
     return screened(
@@ -344,7 +350,7 @@ CASES = {
         lambda b: at_the_last_mark(b, flags={"autocast_dtypes": "bfloat16"}), FAIL,
     ),
     ("timing", "outcome"): (
-        lambda b: screened(b, launch_of(facts=facts_of(outcome="hung", reason="x"))), DOUBT,
+        lambda b: screened(b, honest(facts=facts_of(outcome="hung", reason="x"))), DOUBT,
     ),
     ("timing", "stamps"): (backwards, FAIL),
     ("timing", "tail"): (

@@ -1,5 +1,7 @@
 """Layer 1: a candidate changes no installed package, and what it imports beyond is named."""
 
+from functools import cache
+
 import pytest
 from synthetic_training import Clock, Recipe, changed_launch, evidence_of, launch_of, source_of
 
@@ -8,6 +10,7 @@ from infrarsi.judge.facts import ChangedFile, PackageFacts
 from infrarsi.judge.integrity import judge_integrity
 
 MEASURED = ("numpy", "torch")
+trained = cache(evidence_of)
 
 
 def case_of(bench, imports, *, own=(), checkout=None, **facts):
@@ -15,7 +18,7 @@ def case_of(bench, imports, *, own=(), checkout=None, **facts):
     known = bench.reference.evidence.model_copy(
         update={"packages": MEASURED, "own_modules": ("model",)}
     )
-    seen = evidence_of(Recipe(), Clock(update_s=0.08, seed=3))
+    seen = trained(Recipe(), Clock(update_s=0.08, seed=3))
     seen = seen.model_copy(update={"packages": imports, "own_modules": ("model", *own)})
     told = PackageFacts(**facts)
     launch = launch_of(evidence=seen, source=source_of(packages=told, checkout=checkout))

@@ -1,5 +1,7 @@
 """Numbers drawn by chance: what another draw explains is a doubt, and nothing more is."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from synthetic_training import (
@@ -19,6 +21,7 @@ from infrarsi.judge.randomness import STIRRED, is_stirred, randomness_of
 from infrarsi.records.baseline import Control, Randomness
 from infrarsi.stages.calibration import calibrate
 
+trained = cache(evidence_of)
 DRAWN = ("loss", "grad_norm", "update_norm")
 LABEL = f"weights disturbed by 4 ulp, {STIRRED}"
 
@@ -42,8 +45,8 @@ def other_batches(evidence, first):
 
 
 def calibrated(bench, stirred):
-    equal = [bench.reference.evidence, *(evidence_of(Recipe(), Clock(seed=s)) for s in (1, 2, 3))]
-    nulls = [(label, evidence_of(recipe)) for label, recipe in NULLS[1:]]
+    equal = [bench.reference.evidence, *(trained(Recipe(), Clock(seed=s)) for s in (1, 2, 3))]
+    nulls = [(label, trained(recipe)) for label, recipe in NULLS[1:]]
     return calibrate(bench.task, equal, [*nulls, (LABEL, stirred)])
 
 
@@ -54,17 +57,17 @@ def judged(bench, evidence, randomness, **changes):
 
 @pytest.fixture(scope="module")
 def honest():
-    return evidence_of(Recipe(permute=True), Clock(update_s=0.08, seed=3))
+    return trained(Recipe(permute=True), Clock(update_s=0.08, seed=3))
 
 
 def test_where_nothing_is_drawn_the_stirred_launch_is_one_of_the_nulls(bench):
-    found = calibrated(bench, evidence_of(Recipe(ulps=4)))
+    found = calibrated(bench, trained(Recipe(ulps=4)))
     assert found.randomness == Randomness()
     assert all(LABEL in band.source and "9 null launches" in band.source for band in found.bands)
 
 
 def test_dropout_is_found_and_does_not_widen_the_bands(bench):
-    found = calibrated(bench, redrawn(evidence_of(Recipe(ulps=4)), seed=1))
+    found = calibrated(bench, redrawn(trained(Recipe(ulps=4)), seed=1))
     assert found.randomness.data_from is None
     assert set(found.randomness.redraw) == set(DRAWN)
     assert 0.004 < found.randomness.redraw["loss"] < 0.011
@@ -73,7 +76,7 @@ def test_dropout_is_found_and_does_not_widen_the_bands(bench):
 
 
 def test_data_from_the_global_generator_are_found(bench):
-    found = calibrated(bench, other_batches(evidence_of(Recipe(ulps=4)), 2))
+    found = calibrated(bench, other_batches(trained(Recipe(ulps=4)), 2))
     assert found.randomness == Randomness(data_from=2)
     assert all("8 null launches" in band.source for band in found.bands)
 
@@ -98,7 +101,7 @@ def test_what_another_draw_does_not_explain_is_refused_as_ever(bench, honest):
     found = Randomness(redraw=dict.fromkeys(DRAWN, 0.01))
     assert judged(bench, redrawn(honest, 2, size=0.019), found).ruling == "inconclusive"
     assert judged(bench, redrawn(honest, 2, size=0.1), found).ruling == "fail"
-    hacked = evidence_of(Recipe(skip_layer=True), Clock(update_s=0.08, seed=3))
+    hacked = trained(Recipe(skip_layer=True), Clock(update_s=0.08, seed=3))
     assert judged(bench, hacked, Randomness(redraw={"loss": 1e-4})).ruling == "fail"
 
 
@@ -130,11 +133,11 @@ def test_kernels_that_repeat_nothing_widen_the_bands_by_what_they_differ(bench):
     """Equal launches are nulls too: the noise of atomics is in the bands."""
     task = task_of()
     equal = [bench.reference.evidence]
-    equal += [redrawn(evidence_of(Recipe(), Clock(seed=s)), s, size=1e-3) for s in (1, 2, 3)]
-    noisy = calibrate(task, equal, [("1 ulp", evidence_of(Recipe(ulps=1)))])
+    equal += [redrawn(trained(Recipe(), Clock(seed=s)), s, size=1e-3) for s in (1, 2, 3)]
+    noisy = calibrate(task, equal, [("1 ulp", trained(Recipe(ulps=1)))])
     band = next(each for each in noisy.bands if each.metric == "loss")
     assert 1e-3 < band.limit < 1e-2
-    candidate = redrawn(evidence_of(Recipe(permute=True), Clock(update_s=0.08)), 9, size=1e-3)
+    candidate = redrawn(trained(Recipe(permute=True), Clock(update_s=0.08)), 9, size=1e-3)
     baseline = baseline_of(noisy.bands, nondeterministic=True)
     case = bench.case(launch_of(evidence=candidate), baseline=baseline)
     assert judge_screen(case).ruling == "pass"
