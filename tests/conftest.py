@@ -13,6 +13,9 @@ settings.load_profile("untimed")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# Searches neither use what the user has learnt elsewhere, nor add to it.
+os.environ["INFRARSI_BANK"] = ""
+
 # A shell that starts us in its background has us ignore Ctrl-C, and so would all that we start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

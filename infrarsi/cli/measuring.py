@@ -9,6 +9,8 @@ import typer
 
 from infrarsi.cli.options import (
     AsJson,
+    BankFolder,
+    NoBank,
     Where,
     override,
     override_language,
@@ -74,12 +76,12 @@ def init(
 def doctor(
     directory: Where = Path(),
     fresh: Annotated[bool, typer.Option("--fresh", help="Measure anew.")] = False,
-    as_json: AsJson = False,
-) -> None:
     controls: Annotated[
         bool,
         typer.Option("--controls", help="Train falsely on purpose: what do the checks see?"),
     ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Measure the reference: phases, MFU, memory, and how noisy this machine is."""
     from infrarsi.render.console import baseline_table
     from infrarsi.stages.doctor import diagnose
@@ -139,6 +141,8 @@ def run(
     allow_upload: Annotated[
         bool, typer.Option("--allow-upload", help="Let source files leave this machine.")
     ] = False,
+    bank: BankFolder = None,
+    no_bank: NoBank = False,
     as_json: AsJson = False,
 ) -> None:
     """Search launch settings and patches together; the same command resumes.
@@ -152,11 +156,13 @@ def run(
     from infrarsi.render.live import SearchView
     from infrarsi.stages.expect import expect
     from infrarsi.stages.forecast import forecast_lines
+    from infrarsi.stages.recall import banks_of
     from infrarsi.stages.run import run_search
     from infrarsi.stages.status import outcome_in_words, search_in_short
     from infrarsi.stages.view import SearchWatcher
     from infrarsi.stages.workspace import open_workspace, read_workspace
 
+    banks = banks_of(bank, off=no_bank)
     limits = {"max_trials": max_trials, "max_usd": max_usd,
               "max_wall_s": parse_seconds(max_wall) if max_wall else None}  # fmt: skip
     if estimate:
@@ -176,7 +182,7 @@ def run(
         seen = workspace.ledger.head
         with SearchView(Console(stderr=True, quiet=as_json)) as view:
             watcher = SearchWatcher(workspace, view)
-            history = run_search(workspace, view=watcher, typed_url=base_url)
+            history = run_search(workspace, view=watcher, typed_url=base_url, banks=banks)
     if as_json:
         print_json(search_in_short(workspace.contract.plan, history))
     else:

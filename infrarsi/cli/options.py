@@ -17,6 +17,17 @@ Where = Annotated[
     Path, typer.Option("-C", "--directory", help="The repository, or a folder in it.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+BankFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--bank",
+        metavar="DIR",
+        help="Folder of packs of experience. Else $INFRARSI_BANK, else one in your home.",
+    ),
+]
+NoBank = Annotated[
+    bool, typer.Option("--no-bank", help="Neither use experience nor keep what is learnt.")
+]
 
 
 def parse_bytes(text: str) -> int:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from infrarsi.cli.options import AsJson, Where, override, parse_seconds
+from infrarsi.cli.options import AsJson, BankFolder, NoBank, Where, override, parse_seconds
 from infrarsi.cli.saying import print_json, say, say_dirty
 from infrarsi.errors import UsageError
 
@@ -41,16 +41,20 @@ def apply(
         ),
     ] = None,
     unsigned: Annotated[bool, typer.Option("--unsigned", help="Do not sign.")] = False,
+    bank: BankFolder = None,
+    no_bank: NoBank = False,
     as_json: AsJson = False,
 ) -> None:
     """Confirm the winner back to back with the reference, and put it on a branch."""
     from infrarsi.render.console import verdict_lines
     from infrarsi.stages import apply as stage
     from infrarsi.stages.limits import Limits
+    from infrarsi.stages.recall import banks_of, remember
     from infrarsi.stages.workspace import open_workspace
 
     if sign is not None and unsigned:
         raise UsageError("--sign and --unsigned contradict each other", hint="leave one out")
+    banks = banks_of(bank, off=no_bank)
     with open_workspace(directory, command="apply") as workspace:
         if revert:
             say(f"the branch {stage.revert(workspace).branch} is gone")
@@ -60,6 +64,7 @@ def apply(
         limits = Limits(parse_seconds(max_wall) if max_wall else None, max_usd)
         key = _key(workspace, sign, unsigned=unsigned)
         verdict, promotion = stage.confirm_and_promote(workspace, limits=limits, key=key, tell=say)
+        remember(workspace, banks, tell=say)
     if as_json:
         print_json({"verdict": verdict, "promotion": promotion})
     else:

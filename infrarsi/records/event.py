@@ -14,6 +14,7 @@ EventKind: TypeAlias = Literal[
     "trial_started",
     "trial_ended",
     "proposed",
+    "recalled",
     "asked",
     "screened",
     "measured",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from infrarsi.records.base import Record
+from infrarsi.records.base import Record, Scalar
 from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.task import Knob
@@ -21,6 +21,14 @@ class Space(Record):
     capacity_bytes: int
     default_cost_s: float
     """Wall seconds of one reference launch: the cost of a trial that nothing is known of."""
+    context: dict[str, Scalar] = {}
+    """What is known of model and cluster, for the formulas: ``params_b``, ``n_layers``, ``hidden``,
+    ``seq_len``, ``gpu``, ``num_gpus``, ``gpus_per_node``, ``global_batch_samples``, ..."""
+    derived: dict[str, str] = {}
+    """Quantities that follow from knobs and context, as expressions: ``dp``, ``grad_accum``."""
+    unit: str = ""
+    """What ``update_s`` is the time of: empty for an update; in tables of throughput ``token/GPU``,
+    or ``work`` where all that is known is that it goes with tokens."""
 
 
 class Observation(Record):
@@ -50,6 +58,10 @@ class Prediction(Record):
     """Expected log improvement over the best so far."""
     cost_s: float
     """Expected wall seconds of the trial."""
+    experience_in_time: float | None = None
+    """Weight of experience in what was said of time; at most 0.7. ``None``: it had no part."""
+    experience_in_memory: float | None = None
+    """The same of memory."""
 
 
 class Suggestion(Record):

@@ -7,6 +7,7 @@ from typing import Literal
 from infrarsi.records.base import Record, Scalar
 from infrarsi.records.effect import KnobEffect
 from infrarsi.records.estimate import Estimate
+from infrarsi.records.experience import Source
 from infrarsi.records.forecast import Forecast
 from infrarsi.records.verdict import Finding, Ruling
 
@@ -195,6 +196,24 @@ class LanguageCall(Record):
     """SHA-256 of the raw reply in the artifact store."""
 
 
+class ExperienceUsed(Record):
+    """What of other searches' experience this one used, and how much it weighed."""
+
+    sources: tuple[Source, ...]
+    """The packs that were recalled, the nearest first."""
+    num_beliefs: int
+    """Patches and settings that they said something of."""
+    first_in_time: float | None = None
+    """Its weight in what was predicted of time, at the first pick that it had a part in."""
+    last_in_time: float | None = None
+    first_in_memory: float | None = None
+    last_in_memory: float | None = None
+    num_guided: int = 0
+    """Trials that it had a part in choosing."""
+    note: str = ""
+    """Why nothing was recalled."""
+
+
 class Cost(Record):
     """What all this cost, failed attempts included."""
 
@@ -255,6 +274,8 @@ class Report(Record):
     least_detectable: float | None = None
     bands: dict[str, str] = {}
     """The allowed deviation of each metric, and its source, in words."""
+    checks: str = ""
+    """Which falsifications the checks saw on this workload, and what chance draws, in words."""
     phases: tuple[PhaseTime, ...] = ()
     trials: Trials
     winner: Winner | None = None
@@ -263,6 +284,8 @@ class Report(Record):
     credits: tuple[Credit, ...] = ()
     """What each proposer brought."""
     language_calls: tuple[LanguageCall, ...] = ()
+    experience: ExperienceUsed | None = None
+    """``None``: no bank was asked, or none knew anything of this search."""
     confirmed: Confirmed | None = None
     silent_knobs: tuple[KnobEffect, ...] = ()
     """Knobs that had no visible effect wherever they were turned."""
@@ -273,5 +296,3 @@ class Report(Record):
     """What a reader must not conclude."""
     history_digest: str
     """Hash of the ledger's last event that this report rests on."""
-    checks: str = ""
-    """Which falsifications the checks saw on this workload, and what chance draws, in words."""

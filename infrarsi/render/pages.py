@@ -6,6 +6,7 @@ from infrarsi.records.report import Report
 from infrarsi.render import numbers
 from infrarsi.render.confirmation_plot import draw_strip
 from infrarsi.render.document import Document, Figure, code, line
+from infrarsi.render.experience import experience_section
 from infrarsi.render.facts import facts_of
 from infrarsi.render.headline import contradictions, headline_of
 from infrarsi.render.ideas import ideas_section
@@ -44,6 +45,7 @@ def document_of(report: Report, *, most_trials: int | None = None) -> Document:
             confirmation_section(report),
             winner_section(report),
             ideas_section(report),
+            *experience_section(report),
             phases_section(report),
             memory_section(report),
             refusals_section(report),

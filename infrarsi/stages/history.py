@@ -11,6 +11,7 @@ from infrarsi.records.asked import Asked, Setting
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.event import Event
+from infrarsi.records.experience import Experience
 from infrarsi.records.forecast import Forecast
 from infrarsi.records.history import Observation, Prediction
 from infrarsi.records.machine import Machine, differences
@@ -81,7 +82,7 @@ class History:
                 self._work_here()
             case "trial_started":
                 self.remarks[body["trial_id"]] = body.get("remarks", {})
-                if body["purpose"] in {"screen", "ablation", "confirm", "replay"}:
+                if body["purpose"] in {"screen", "ablation", "confirm", "replay", "sweep"}:
                     self.here.launched.add(body["trial_id"])
                     self._work_here()
             case "trial_ended":
@@ -91,6 +92,8 @@ class History:
                 self._take_baseline(body)
             case "proposed":
                 self._take_proposals(body)
+            case "recalled":
+                self.here.experience = Experience.model_validate(body)
             case "asked":
                 self._take_asked(Asked.model_validate(body))
             case "screened":
@@ -242,7 +245,7 @@ class History:
     @property
     def num_taught(self) -> int:
         """How many trials of the search taught something, repeats counted once."""
-        statuses = [status_of(each) for each in self._final()]
+        statuses = [status_of(each) for each in self.final()]
         return sum(status != "failed" for status in statuses)
 
     def unjudged(self) -> Trial | None:
@@ -267,10 +270,10 @@ class History:
             for trial in self.trials_for("ablation")
             if trial.outcome in {Outcome.OOM, Outcome.AMBIGUOUS_MEMORY}
         ]
-        screened = map(self._observation, self._final())
+        screened = map(self._observation, self.final())
         return [*self._reference_observation(), *screened, *exhausted]
 
-    def _final(self) -> list[Screening]:
+    def final(self) -> list[Screening]:
         """Leave out what was launched again since it was disturbed: its second launch counts."""
         return [
             each

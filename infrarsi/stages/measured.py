@@ -8,6 +8,7 @@ from typing import Any, Literal
 from infrarsi.records.asked import Asked
 from infrarsi.records.baseline import Baseline
 from infrarsi.records.candidate import Candidate
+from infrarsi.records.experience import Experience
 from infrarsi.records.forecast import Forecast
 from infrarsi.records.history import Prediction
 from infrarsi.records.machine import Machine
@@ -121,6 +122,8 @@ class MachineSearch:
     """Calls of language models in the meantime."""
     forecasts: list[tuple[Budget, Forecast]] = field(default_factory=list)
     """What the search was expected to take, each with the budget that it had."""
+    experience: Experience | None = None
+    """What was recalled for it, the last time. ``None``: nothing ever was."""
 
     def settle(self, confirmation: Confirmation) -> None:
         """Take a confirmation in, and let go of the sessions that it settles."""

@@ -37,6 +37,7 @@ from infrarsi.stages.doctor import phase_share
 from infrarsi.stages.history import Confirmation, History, Screening
 from infrarsi.stages.knob_effects import ignored_knobs
 from infrarsi.stages.naming import words_of
+from infrarsi.stages.recall import experience_used
 from infrarsi.stages.recurring import session_rows, sessions_in_words
 from infrarsi.stages.spending import trial_usd
 from infrarsi.stages.trial import evidence_of
@@ -98,6 +99,7 @@ def build_report(workspace: Workspace, history: History) -> Report:
         winner=_winner(workspace, history),
         confirmed=_confirmed(workspace, history, confirmation),
         ideas=ideas, credits=credits_of(history, ideas), language_calls=language_calls(history),
+        experience=experience_used(history),
         silent_knobs=ignored_knobs(workspace, history),
         cost=cost_of(contract.plan, history, confirmation, arms=arms),
         quality=_quality(workspace, history),

@@ -13,6 +13,7 @@ from infrarsi.stages.expect import estimate
 from infrarsi.stages.history import History
 from infrarsi.stages.judging import measured_update_s, screen
 from infrarsi.stages.propose import propose
+from infrarsi.stages.recall import NO_BANKS, Banks, recall, remember
 from infrarsi.stages.spending import refuse_unknown_price
 from infrarsi.stages.steps import Choose, Judge, Launch, Step, next_step
 from infrarsi.stages.trial import perform_trial
@@ -32,7 +33,9 @@ class View(Protocol):
         """See that a step has ended and was folded in."""
 
 
-def run_search(workspace: Workspace, *, view: View, typed_url: str | None = None) -> History:
+def run_search(
+    workspace: Workspace, *, view: View, typed_url: str | None = None, banks: Banks = NO_BANKS
+) -> History:
     """Search until the budget is spent or nothing worth trying is left; resume where it was.
 
     Where a budget leaves nothing to do, the ledger stays as it is; a larger one goes on.
@@ -45,6 +48,8 @@ def run_search(workspace: Workspace, *, view: View, typed_url: str | None = None
         Shown every step.
     typed_url
         Address of a language model's server, where the user typed one.
+    banks
+        Where experience comes from, and where what was learnt is kept.
 
     Raises
     ------
@@ -52,6 +57,8 @@ def run_search(workspace: Workspace, *, view: View, typed_url: str | None = None
         The reference was never measured on this machine; dollars are limited and have no price;
         or a language model is wanted, and its name, its key or the consent to send source is
         missing.
+    BankError
+        A bank that the user named cannot be used.
     """
     consultant = open_consultant(workspace.contract, typed_url=typed_url)
     history = History.of(workspace.ledger.events)
@@ -59,15 +66,18 @@ def run_search(workspace: Workspace, *, view: View, typed_url: str | None = None
     plan, gpus = workspace.contract.plan, len(workspace.machine.accelerators)
     refuse_unknown_price(plan, num_accelerators=gpus, max_usd=plan.budget.max_usd)
     if history.proposed and _next(workspace, history, consultant, now=None) is None:
+        remember(workspace, banks, tell=view.say)
         return history
     history.fold(workspace.begin("run"))
     if not history.proposed:
         history.fold(workspace.ledger.append("proposed", propose(workspace)))
     history.fold(estimate(workspace, history, tell=view.say))
+    recall(workspace, history, banks, tell=view.say)
     while (step := _next(workspace, history, consultant, now=datetime.now(UTC))) is not None:
         view.begin(step, history)
         perform(workspace, history, step, view, consultant)
         view.end(step, history)
+    remember(workspace, banks, tell=view.say)
     return history
 
 

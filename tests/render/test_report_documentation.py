@@ -5,11 +5,13 @@ import pytest
 
 from infrarsi.records.effect import KnobEffect
 from infrarsi.records.estimate import Estimate
+from infrarsi.records.experience import Source
 from infrarsi.records.forecast import Forecast, Range
 from infrarsi.records.report import (
     Confirmed,
     Cost,
     Credit,
+    ExperienceUsed,
     IdeaRow,
     LanguageCall,
     PairRow,
@@ -32,6 +34,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "report.md"
         Confirmed,
         Cost,
         Credit,
+        ExperienceUsed,
+        Source,
         IdeaRow,
         LanguageCall,
         Estimate,
