@@ -3,6 +3,9 @@
 # make check   format, lint, types, import rules, dependencies
 # make bench-* slow proofs; each writes its results to docs/
 
+# What these measure must not depend on what the user has learnt elsewhere, nor add to it.
+export INFRARSI_BANK :=
+
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -47,9 +50,6 @@ bench-judge: $(READY)
 	$(BIN)/python tests/benches/judge.py
 	$(BIN)/python tests/benches/judge.py --confirm
 
-# PLACE: a repository with a finished search
-bench-recheck: $(READY)
-	$(BIN)/python tests/benches/recheck.py $(PLACE)
 # TABLES: a folder of measured tables, each with its sidecar (docs/tables.md)
 bench-search: $(READY)
 	$(BIN)/python tests/benches/search.py $(TABLES)
@@ -58,6 +58,9 @@ bench-search: $(READY)
 bench-judge-cost: $(READY)
 	$(BIN)/python tests/benches/judge_cost.py $(PLACE)
 
+# PLACE: a repository with a finished search
+bench-recheck: $(READY)
+	$(BIN)/python tests/benches/recheck.py $(PLACE)
 
 # What a user installs; and what a developer does besides.
 $(INSTALLED): pyproject.toml constraints.txt

@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import typer
 
+from infrarsi.cli.bank import bank
+from infrarsi.cli.benching import bench, sweep
 from infrarsi.cli.looking import recheck, report, show, status
 from infrarsi.cli.measuring import doctor, init, run
 from infrarsi.cli.options import parse_bytes, parse_seconds
@@ -25,7 +27,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,  # rich takes longer to load than everything else together
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
 
 _COMMANDS: tuple[Callable[..., None], ...] = (
@@ -37,12 +40,15 @@ _COMMANDS: tuple[Callable[..., None], ...] = (
     recheck,
     apply,
     gate,
+    bench,
+    sweep,
 )
 """In the order in which the help lists them, after ``init``."""
 
 app.command(context_settings={"allow_interspersed_args": False})(init)
 for _command in _COMMANDS:
     app.command()(_command)
+app.add_typer(bank, name="bank")
 
 
 def main() -> None:

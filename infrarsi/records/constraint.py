@@ -143,3 +143,42 @@ def _parsed(expression: str) -> ast.expr:
         return ast.parse(expression.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise ValueError(f"cannot read the constraint {expression!r}: {error}") from error
+
+
+def expression_value(expression: str, names: Mapping[str, Any]) -> Any:
+    """Give the value of an expression over named numbers; arrays are computed element by element.
+
+    Raises
+    ------
+    ValueError
+        It cannot be read, uses a name that is not there, or cannot be computed for these values.
+    """
+    for name in names_in(expression):
+        if name not in names:
+            raise ValueError(f"cannot compute {expression!r}: there is no {name!r}")
+    try:
+        return _Reader(expression, names).value_of(_parsed(expression))
+    except (TypeError, ZeroDivisionError, OverflowError) as error:
+        raise ValueError(f"cannot compute {expression!r}: {error}") from error
+
+
+_READABLE = (
+    ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.And, ast.Or,
+    ast.Compare, ast.Tuple, ast.List, ast.Set, *_OPERATORS,
+)  # fmt: skip
+
+
+def check_expression(expression: str) -> None:
+    """Refuse an expression that holds anything but names, literals, arithmetic and comparisons.
+
+    Raises
+    ------
+    ValueError
+        It cannot be read.
+    """
+    for node in ast.walk(_parsed(expression)):
+        if not isinstance(node, _READABLE):
+            raise ValueError(
+                f"cannot read {ast.unparse(node)!r} in {expression!r}: it may use names, numbers, "
+                "arithmetic, comparisons, `in`, `and`, `or` and `not`"
+            )

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from infrarsi.records.base import Record
+from infrarsi.records.base import Record, Scalar
 from infrarsi.records.task import Task
 
 
@@ -99,7 +99,9 @@ class Plan(Record):
     prices: Prices = Prices()
     proposers: tuple[Literal["patchbook", "language", "sweep"], ...] = ("patchbook", "sweep")
     language: Language = Language()
-    strategy: Literal["infrarsi", "random", "hillclimb", "configonly"] = "infrarsi"
+    strategy: Literal["infrarsi", "random", "hillclimb", "configonly", "bestofk", "tpe", "gp"] = (
+        "infrarsi"
+    )
     seed: int = 0
     starts: int = Field(default=3, ge=1)
     """Starting configurations explored before the search narrows."""
@@ -112,6 +114,11 @@ class Plan(Record):
     """The least time from the end of one session to the beginning of the next."""
     ablation_rounds: int = Field(default=3, ge=2)
     """Interleaved rounds in which the winner meets itself with each part taken out."""
+    context: dict[str, Scalar] = {}
+    """What is known of model and cluster, for the formulas of time and memory: ``params_b``,
+    ``n_layers``, ``hidden``, ``seq_len``, ``gpu``, ``num_gpus``, ``gpus_per_node``, ..."""
+    derived: dict[str, str] = {}
+    """Quantities of the formulas that follow from knobs and context: ``dp: num_gpus / tp``."""
     gate: Gate = Gate()
 
 

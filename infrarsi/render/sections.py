@@ -5,12 +5,12 @@ from __future__ import annotations
 from infrarsi.records.report import Confirmed, PairRow, Part, Report, TrialRow
 from infrarsi.render import numbers
 from infrarsi.render.bars import draw_phases
+from infrarsi.render.calibration import calibration_lines
 from infrarsi.render.confirmation_plot import draw_blocks, draw_launches
 from infrarsi.render.document import (
     Cell,
     Column,
     Figure,
-    Line,
     Row,
     Section,
     Span,
@@ -49,7 +49,7 @@ def search_section(report: Report) -> Section:
         "decides nothing: the claim rests on the confirmation alone. The line follows the best "
         "candidate that the judge let pass; what it refused never counts, however fast."
     )
-    return Section("search", "The search", (text, *_calibration(rows)), (figure,))
+    return Section("search", "The search", (text, *calibration_lines(rows)), (figure,))
 
 
 def confirmation_section(report: Report) -> Section:
@@ -218,20 +218,6 @@ def refusals_section(report: Report) -> Section:
     )
     return Section(
         "refusals", "What was refused", (text,), (), (table("Refusals", columns, rows=rows),)
-    )
-
-
-def _calibration(rows: tuple[TrialRow, ...]) -> tuple[Line, ...]:
-    pairs = [(r.predicted_update_s, r.update_s) for r in rows]
-    known = [(p, s) for p, s in pairs if p is not None and s is not None]
-    if not known:
-        return ()
-    inside = sum(estimate.low <= seconds <= estimate.high for estimate, seconds in known)
-    return (
-        line(
-            f"Predicted before measured: the time of {inside} of "
-            f"{numbers.counted(len(known), 'trial')} fell inside the interval predicted for it."
-        ),
     )
 
 

@@ -2,6 +2,6 @@
 
 from infrarsi.search.ablation import ablation_arms
 from infrarsi.search.ranking import best_so_far, rank
-from infrarsi.search.strategies import suggest_next
+from infrarsi.search.strategies import STRATEGIES, suggest_next
 
-__all__ = ["ablation_arms", "best_so_far", "rank", "suggest_next"]
+__all__ = ["STRATEGIES", "ablation_arms", "best_so_far", "rank", "suggest_next"]

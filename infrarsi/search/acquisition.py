@@ -7,19 +7,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from infrarsi.records.beliefs import Beliefs
+from infrarsi.records.experience import Experience
 from infrarsi.records.history import Observation, Prediction
 from infrarsi.search.acceptance import AcceptanceModel
 from infrarsi.search.cost import CostModel
+from infrarsi.search.guard import STILL_TRUSTED, GuardedMemory, GuardedRuntime, place
 from infrarsi.search.lattice import Lattice, Point
 from infrarsi.search.memory import MemoryModel
 from infrarsi.search.mixture import Bools, Floats, Ints
+from infrarsi.search.physics import formulas_of
 from infrarsi.search.runtime import RuntimeModel
+from infrarsi.search.trials import Trials
 
 LEAST_P_FITS = 0.02
 """Below this no candidate is proposed: it would be an OOM known beforehand."""
 P_FITS_WHEN_SPENT = 0.7
 """The floor on P(fits) once the budget for OOMs is spent."""
 _OOM_SHARE = 1 / 3
+_OOM_SHARE_OF_POOL = 0.15
+"""Where a trial is a trial, whatever it took: an OOM is no cheaper than a measurement."""
 _NUM_SAMPLED = 400
 _NUM_CENTRES = 4
 _ROUNDS = 2
@@ -80,7 +87,7 @@ class Scores:
         return tuple(int(each) for each in self.points[index])
 
 
-class Models:
+class Models(Trials):
     """Every model, fitted to what was seen.
 
     Parameters
@@ -89,21 +96,51 @@ class Models:
         The space.
     observations
         All trials, in order. Those that lie outside the space teach nothing here.
+    beliefs
+        Of the formulas' coefficients, where experience has any.
+    formulas
+        Whether formulas are used at all, where the space's context allows them.
+    experience
+        What other searches taught of patches and knobs, mixed in under guard.
     """
 
-    def __init__(self, lattice: Lattice, observations: Sequence[Observation]) -> None:
-        self.lattice = lattice
-        placed = [(lattice.point_of(each.candidate), each) for each in observations]
-        self.seen = [(point, each) for point, each in placed if point is not None]
-        self.tried = {point for point, _ in self.seen}
-        self.runtime = RuntimeModel(lattice, self.seen)
-        self.memory = MemoryModel(lattice, self.seen)
+    def __init__(
+        self,
+        lattice: Lattice,
+        observations: Sequence[Observation],
+        *,
+        beliefs: Beliefs | None = None,
+        formulas: bool = True,
+        experience: Experience | None = None,
+    ) -> None:
+        super().__init__(lattice, observations)
+        time, memory = formulas_of(lattice, beliefs or Beliefs()) if formulas else (None, None)
+        placed = None
+        if experience is not None:
+            placed = place(lattice, experience, seen=self.seen, knobs_too=time is None)
+        self.placed = placed
+        self.runtime: RuntimeModel | GuardedRuntime
+        self.memory: MemoryModel | GuardedMemory
+        if placed is None:
+            self.runtime = RuntimeModel(lattice, self.seen, formula=time)
+            self.memory = MemoryModel(lattice, self.seen, formula=memory)
+        else:
+            told, seen = placed.lattice, self.seen
+            self.runtime = GuardedRuntime(
+                RuntimeModel(lattice, seen, formula=time),
+                RuntimeModel(told, seen, formula=time, trend=placed.time_of),
+            )
+            self.memory = GuardedMemory(
+                MemoryModel(lattice, seen, formula=memory),
+                MemoryModel(told, seen, formula=memory, believed=placed.memory_prior),
+            )
         self.cost = CostModel(lattice, self.seen)
         self.acceptance = AcceptanceModel(lattice, self.seen)
         best = self.runtime.best
         if best is None:
             origin = np.array([lattice.reference], dtype=np.int64)
-            best = float(self.runtime.predict(origin).mean()[0])
+            several = origin if lattice.pool is None else lattice.pool
+            best = float(np.median(self.runtime.predict(several).mean()))
         self.best = best
 
     def score(self, points: Ints) -> Scores:
@@ -115,10 +152,26 @@ class Models:
             gain=times.expected_below(self.best),
             optimum=self.best - times.mean(),
             p_fits=p_fits,
-            p_accepted=self.acceptance.p_accepted(points),
-            cost_s=self.cost.expected(points, p_fits),
+            p_accepted=self._p_accepted(points),
+            cost_s=self._cost_s(points, p_fits),
             at_most_s=self.cost.at_most(points, p_fits),
         )
+
+    def _p_accepted(self, points: Ints) -> Floats:
+        """Give the chance of being accepted; a pool of mere settings is asked once one failed."""
+        failed = any(each.status == "failed" for _, each in self.seen)
+        if self.lattice.pool is not None and not self.lattice.patches and not failed:
+            return np.ones(len(points))
+        chance = self.acceptance.p_accepted(points)
+        if self.placed is None or self.trust is None:
+            return chance
+        return chance * self.placed.p_unrefused(points, trust=self.trust[0])
+
+    def _cost_s(self, points: Ints, p_fits: Floats) -> Floats:
+        """Give the expected cost; in a pool, where no cost was measured, a trial is a trial."""
+        if self.lattice.pool is not None:
+            return np.full(len(points), self.lattice.space.default_cost_s)
+        return self.cost.expected(points, p_fits)
 
     def predict(self, point: Point) -> Prediction:
         """Say of one point what the models expect, with intervals for one trial."""
@@ -130,30 +183,31 @@ class Models:
             p_fits=float(np.clip(scores.p_fits[0], 0.0, 1.0)),
             expected_improvement=float(min(scores.gain[0], _LARGEST_LOG)),
             cost_s=float(scores.cost_s[0]),
+            experience_in_time=self.trust[0] if self.trust else None,
+            experience_in_memory=self.trust[1] if self.trust else None,
         )
 
-    def tried_points(self) -> Ints:
-        """Give every tried point once, in a fixed order, shape ``(n, d)``."""
-        num = self.lattice.num_knobs + self.lattice.num_patches
-        return np.array(sorted(self.tried), dtype=np.int64).reshape(len(self.tried), num)
+    @property
+    def trust(self) -> tuple[float, float] | None:
+        """Give the weight of experience in time and in memory, where there is any."""
+        if isinstance(self.runtime, GuardedRuntime) and isinstance(self.memory, GuardedMemory):
+            return self.runtime.trust, self.memory.trust
+        return None
+
+    @property
+    def is_guided(self) -> bool:
+        """Whether experience explains the times well enough to take the place of the starts."""
+        return self.trust is not None and self.trust[0] >= STILL_TRUSTED
 
     def oom_budget_is_spent(self) -> bool:
         """Tell whether one more OOM would make more than about a third of the trials."""
         ooms = sum(each.status == "oom" for _, each in self.seen)
-        return ooms + 1 > 1 + _OOM_SHARE * len(self.seen)
+        share = _OOM_SHARE if self.lattice.pool is None else _OOM_SHARE_OF_POOL
+        return ooms + 1 > 1 + share * len(self.seen)
 
     def floor(self) -> float:
         """Give the least P(fits) that may be proposed now."""
         return P_FITS_WHEN_SPENT if self.oom_budget_is_spent() else LEAST_P_FITS
-
-    def untried(self, points: Ints) -> Ints:
-        """Drop repeated, tried and infeasible points."""
-        points = np.unique(points, axis=0)
-        keep = [
-            tuple(row) not in self.tried and self.lattice.is_feasible(row)
-            for row in points.tolist()
-        ]
-        return points[np.array(keep, dtype=np.bool_)]
 
     def pool(self, rng: np.random.Generator) -> Scores:
         """Score a pool of untried points: all of a small space, else a search of a large one.

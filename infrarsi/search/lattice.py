@@ -42,14 +42,24 @@ class Lattice:
     than 4,000 combinations, those reachable from the defaults by changes of at most two
     knobs at a time are listed, up to that number.
 
+    Parameters
+    ----------
+    space
+        Knobs, constraints and patches.
+    pool
+        Where only some points can be measured, as in a table: those, shape ``(n, d)``. They are
+        then the whole space, and constraints need not be asked.
+
     Raises
     ------
     ValueError
         A constraint cannot be read, or names something that is no knob.
     """
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, *, pool: Ints | None = None) -> None:
         self.space = space
+        self.pool = None if pool is None else np.unique(pool, axis=0)
+        self._pooled = set(map(tuple, self.pool.tolist())) if self.pool is not None else None
         self.knobs = space.knobs
         self.patches = tuple({patch.name: patch for patch in space.patches}.values())
         self.num_knobs = len(self.knobs)
@@ -60,7 +70,12 @@ class Lattice:
         self._scopes = self._read_scopes()
         defaults = tuple(index_of(knob.values, knob.default) or 0 for knob in self.knobs)
         self.reference: Point = (*defaults, *(0,) * self.num_patches)
-        self.blocks = tuple(self._block(members) for members in self._components())
+        self.blocks: tuple[Block, ...]
+        if self.pool is not None:
+            options = np.unique(self.pool[:, : self.num_knobs], axis=0)
+            self.blocks = (Block(tuple(range(self.num_knobs)), options),)
+        else:
+            self.blocks = tuple(self._block(members) for members in self._components())
 
     def point_of(self, candidate: Candidate) -> Point | None:
         """Give the point of a candidate, or ``None`` where it lies outside this space.
@@ -97,6 +112,8 @@ class Lattice:
 
     def is_feasible(self, point: Sequence[int]) -> bool:
         """Tell whether every constraint holds and all patches go together."""
+        if self._pooled is not None:
+            return tuple(point) in self._pooled
         bits = np.asarray(point[self.num_knobs :], dtype=np.int64)
         if self.num_patches and (bits @ self.excluded @ bits):
             return False
@@ -104,13 +121,17 @@ class Lattice:
 
     def size(self) -> float:
         """Give the number of feasible candidates, or a bound above it for many patches."""
+        if self.pool is not None:
+            return float(len(self.pool))
         knobs = float(np.prod([float(len(block.options)) for block in self.blocks]))
         return knobs * (
             len(self._patch_sets()) if self.num_patches <= 11 else 2.0**self.num_patches
         )
 
     def listing(self) -> Ints | None:
-        """List every candidate, or give ``None`` where there are more than 2,000."""
+        """List a pool or every candidate; give ``None`` for a space of more than 2,000."""
+        if self.pool is not None:
+            return self.pool
         if self.size() > _LARGEST_LISTING or self.num_patches > 11:
             return None
         rows = []
@@ -125,6 +146,8 @@ class Lattice:
 
     def sample(self, num: int, rng: np.random.Generator) -> Ints:
         """Draw feasible points: few patches in some, many in others; may repeat."""
+        if self.pool is not None:
+            return self.pool[rng.integers(len(self.pool), size=num)]
         points = np.zeros((num, self.num_knobs + self.num_patches), dtype=np.int64)
         for block in self.blocks:
             if len(block.options):
@@ -143,9 +166,12 @@ class Lattice:
     def neighbours(self, point: Sequence[int]) -> Ints:
         """Give the points one move away: a block at other values, or a patch in or out.
 
-        A patch that goes in pushes out those that it does not go with.
+        A patch that goes in pushes out those that it does not go with. In a pool, where one move
+        may lead nowhere, the nearest points: those with the fewest changes, then the smallest.
         """
         here = np.asarray(point, dtype=np.int64)
+        if self.pool is not None:
+            return self._nearest(here)
         found = []
         for block in self.blocks:
             members = list(block.members)
@@ -158,6 +184,13 @@ class Lattice:
                 found.append(moved)
         found += [self.toggled(here, i) for i in range(self.num_patches)]
         return np.array(found, dtype=np.int64).reshape(len(found), here.size)
+
+    def _nearest(self, here: Ints) -> Ints:
+        assert self.pool is not None
+        distance = np.abs(self.pool - here)
+        order = np.lexsort((distance.sum(axis=1), (distance > 0).sum(axis=1)))
+        others = order[distance[order].any(axis=1)]
+        return np.asarray(self.pool[others[:_MOST_MOVES_OF_A_BLOCK]])
 
     def toggled(self, point: Ints, patch: int) -> Ints:
         """Give a point with a patch in or out, and what it excludes out."""

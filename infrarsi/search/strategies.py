@@ -4,30 +4,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 
+from infrarsi.records.beliefs import Beliefs
+from infrarsi.records.experience import Experience
 from infrarsi.records.history import Observation, Space, Suggestion
 from infrarsi.search.acquisition import LEAST_P_FITS, Models, Scores
-from infrarsi.search.lattice import Lattice, Point
-from infrarsi.search.mixture import Mixture
+from infrarsi.search.guard import is_cold_pick
+from infrarsi.search.lattice import Lattice
+from infrarsi.search.mixture import Ints, Mixture
 from infrarsi.search.partners import partner_point
+from infrarsi.search.rivals import (
+    Choice,
+    choose_at_random,
+    choose_best_of_k,
+    choose_by_climbing,
+    choose_by_gp,
+    choose_by_tpe,
+)
 from infrarsi.search.starts import start_point
+from infrarsi.search.trials import Trials
 
-Choice: TypeAlias = tuple[Point, str] | None
-Strategy: TypeAlias = Callable[[Models, int, np.random.Generator], Choice]
+OURS = ("infrarsi", "configonly")
+"""The strategies with models; ``configonly`` without patches."""
 
 NEGLIGIBLE_GAIN = 0.002
 """Expected log improvement, weighted by its chance, that is not worth a trial."""
 _TRIALS_AFTER_STARTS = 4
+_SAFE = 0.75
+"""Chance of being measured that is asked of a pool while nothing was: any time beats none."""
 _PROBE_EVERY = 4
 _PARTNER_SHARE = 0.3
 """A partner goes first when it promises this share of the best candidate's worth."""
 _DOUBT = 4.0
 """Factor on the run-time model's spread where it sees nothing to gain too early."""
-_TRIES_OF_RANDOM = 50
+
+_RIVALS: dict[str, Callable[[Trials, np.random.Generator], Choice]] = {
+    "random": choose_at_random,
+    "hillclimb": choose_by_climbing,
+    "bestofk": choose_best_of_k,
+    "tpe": choose_by_tpe,
+    "gp": choose_by_gp,
+}
+STRATEGIES = (*OURS, *_RIVALS)
+"""All that can be asked for."""
 
 
 def suggest_next(
@@ -38,6 +59,11 @@ def suggest_next(
     starts: int,
     seed: int,
     affordable_s: float = math.inf,
+    pool: Ints | None = None,
+    beliefs: Beliefs | None = None,
+    formulas: bool = True,
+    predict: bool = True,
+    experience: Experience | None = None,
 ) -> Suggestion | None:
     """Suggest the next candidate, or ``None`` when nothing worth trying is left.
 
@@ -49,7 +75,8 @@ def suggest_next(
         Every trial so far in order, the reference (defaults, no patches) among them. Where
         the reference was not observed, it is suggested first.
     strategy
-        ``infrarsi``, ``random``, ``hillclimb`` or ``configonly``.
+        ``infrarsi`` or ``configonly``; or a rival: ``random``, ``hillclimb``, ``bestofk``, ``tpe``
+        (Optuna) or ``gp`` (scikit-learn).
     starts
         Number of starting configurations before the search narrows.
     seed
@@ -57,45 +84,88 @@ def suggest_next(
     affordable_s
         Wall seconds that a trial may take. The strategies with models suggest nothing after
         the starts that is likely to take longer; the rivals know no cost.
+    pool
+        Where only some points can be measured, as rows of a table: those, as places among the
+        knobs' values, then 0 or 1 for each patch, shape ``(n, d)``. There is then no reference
+        to begin with.
+    beliefs
+        Of the formulas' coefficients, where experience has any.
+    formulas
+        Whether formulas are used, where the space's context gives the model's shape.
+    predict
+        Whether a rival's suggestion carries our models' prediction too.
+    experience
+        What other searches taught of patches and knobs. Every third pick is made without it; the
+        rivals never use it.
 
     Raises
     ------
     ValueError
         The strategy is unknown, or a constraint cannot be read.
+    UsageError
+        The strategy needs a package that is not installed.
     """
-    strategies: dict[str, Strategy] = {
-        "infrarsi": partial(_choose_by_models, affordable_s=affordable_s),
-        "configonly": partial(_choose_by_models, affordable_s=affordable_s),
-        "hillclimb": _choose_by_climbing,
-        "random": _choose_at_random,
-    }
-    if strategy not in strategies:
-        known = ", ".join(sorted(strategies))
+    if strategy not in OURS and strategy not in _RIVALS:
+        known = ", ".join(STRATEGIES)
         raise ValueError(f"unknown strategy {strategy!r}; known are {known}")
     if strategy == "configonly":
+        pool = None if pool is None else _without_patches(pool, len(space.knobs))
         space = space.model_copy(update={"patches": (), "incompatible": ()})
-    lattice = Lattice(space)
-    models = Models(lattice, observations)
+    lattice = Lattice(space, pool=pool)
+    trials = Trials(lattice, observations)
+    recalled = _for_this_pick(experience, trials) if strategy in OURS else None
+    models = None
+    if predict or strategy in OURS:
+        models = Models(
+            lattice, observations, beliefs=beliefs, formulas=formulas, experience=recalled
+        )
     rng = np.random.default_rng([seed % 2**32, len(observations)])
     choice: Choice
-    if lattice.reference not in models.tried and lattice.is_feasible(lattice.reference):
+    has_reference = pool is None and lattice.is_feasible(lattice.reference)
+    if has_reference and lattice.reference not in trials.tried:
         choice = lattice.reference, "the reference, which was not measured yet"
+    elif models is None or strategy in _RIVALS:
+        choice = _RIVALS[strategy](trials, rng)
     else:
-        choice = strategies[strategy](models, starts, rng)
+        choice = _choose_by_models(models, starts, rng, affordable_s=affordable_s)
     if choice is None:
         return None
     point, reason = choice
+    if strategy in OURS and experience is not None:
+        reason = f"{reason}; {_weighed(models)}"
     return Suggestion(
-        candidate=lattice.candidate_of(point), reason=reason, prediction=models.predict(point)
+        candidate=lattice.candidate_of(point),
+        reason=reason,
+        prediction=models.predict(point) if models and predict else None,
     )
+
+
+def _for_this_pick(experience: Experience | None, trials: Trials) -> Experience | None:
+    """Give experience, but for the picks that are the cold expert's own."""
+    num_tried = len(trials.tried - {trials.lattice.reference})
+    return None if is_cold_pick(num_tried) else experience
+
+
+def _weighed(models: Models | None) -> str:
+    """Say how much experience weighs in a pick."""
+    if models is None or models.trust is None:
+        return "without experience"
+    time, memory = models.trust
+    return f"experience weighs {time:.2f} in time, {memory:.2f} in memory"
+
+
+def _without_patches(pool: Ints, num_knobs: int) -> Ints:
+    return pool[~pool[:, num_knobs:].any(axis=1), :num_knobs]
 
 
 def _choose_by_models(
     models: Models, starts: int, rng: np.random.Generator, *, affordable_s: float
 ) -> Choice:
     """Choose starts first, then partners, probes and the most expected gain a second."""
+    if models.lattice.pool is not None:
+        return _choose_from_pool(models, starts, rng)
     num_tried = len(models.tried - {models.lattice.reference})
-    if num_tried < starts:
+    if num_tried < starts and not models.is_guided:
         start = start_point(models, num_tried + 1, rng=rng)
         if start is not None:
             return start[0], f"start {num_tried + 1} of {starts}: {start[1]}"
@@ -112,7 +182,7 @@ def _choose_by_models(
         return None
     if most < NEGLIGIBLE_GAIN:
         return None if _has_explored(models, starts) else _in_doubt(models, scores)
-    if num_tried == starts:
+    if num_tried == starts or (models.is_guided and not num_tried):
         best = int(np.argmax(np.maximum(scores.optimum, 1e-6) * scores.chance))
         return scores.point(best), _words("the models' own optimum", scores, best)
     if (num_tried - starts) % _PROBE_EVERY == _PROBE_EVERY - 1:
@@ -121,6 +191,25 @@ def _choose_by_models(
             return probe
     best = int(np.argmax(scores.value))
     return scores.point(best), _words("most expected gain a second", scores, best)
+
+
+def _choose_from_pool(models: Models, starts: int, rng: np.random.Generator) -> Choice:
+    """Choose the models' own optimum first, then the most expected gain times its chance."""
+    pool = models.pool(rng)
+    if not len(pool.points):
+        return None
+    scores, most = _worth_trying(models, pool)
+    if not len(scores.points):
+        best = int(np.argmax(pool.chance))
+        return pool.point(best), _words("the likeliest to fit", pool, best)
+    if models.runtime.best is None:
+        safe = scores.where(scores.chance >= min(_SAFE, float(scores.chance.max())))
+        best = int(np.argmax(np.maximum(safe.optimum, 1e-6) * safe.chance))
+        return safe.point(best), _words("the models' own optimum", safe, best)
+    if most < NEGLIGIBLE_GAIN:
+        return _in_doubt(models, scores.where(scores.chance >= min(_SAFE, scores.chance.max())))
+    best = int(np.argmax(scores.value * scores.chance))
+    return scores.point(best), _words("most expected gain", scores, best)
 
 
 def _worth_trying(models: Models, pool: Scores) -> tuple[Scores, float]:
@@ -181,34 +270,3 @@ def _probe(models: Models, scores: Scores) -> Choice:
 def _words(what: str, scores: Scores, index: int) -> str:
     gain = 100 * float(np.expm1(min(scores.gain[index], 50.0)))
     return f"{what} (expected gain {gain:.1f} %, P(fits) {scores.p_fits[index]:.2f})"
-
-
-def _choose_by_climbing(models: Models, starts: int, rng: np.random.Generator) -> Choice:
-    """Change one thing of the incumbent, keep it where it is faster, else discard it."""
-    lattice = models.lattice
-    measured = [(e.update_s, p) for p, e in models.seen if e.status == "ok" and e.update_s]
-    incumbent = min(measured)[1] if measured else lattice.reference
-    near = lattice.neighbours(incumbent)
-    fresh = models.untried(near)
-    words = "one change"
-    if not len(fresh) and len(near):
-        fresh = models.untried(np.vstack([lattice.neighbours(point) for point in near.tolist()]))
-        words = "two changes, all single ones being tried"
-    if not len(fresh):
-        return None
-    point = tuple(int(each) for each in fresh[rng.integers(len(fresh))])
-    return point, f"{words} of the incumbent {lattice.words_of(incumbent)}"
-
-
-def _choose_at_random(models: Models, starts: int, rng: np.random.Generator) -> Choice:
-    """Draw evenly among what was not tried."""
-    listing = models.lattice.listing()
-    for _ in range(_TRIES_OF_RANDOM):
-        drawn = models.lattice.sample(20, rng) if listing is None else listing
-        fresh = models.untried(drawn)
-        if len(fresh):
-            point = tuple(int(each) for each in fresh[rng.integers(len(fresh))])
-            return point, "random draw"
-        if listing is not None:
-            break
-    return None

@@ -69,6 +69,8 @@ class TobitFit:
         The joint maximum a posteriori estimate.
     weights, sigmas, means, covariances
         The grid over sigma, shapes ``(h,)``, ``(h,)``, ``(h, d)``, ``(h, d, d)``.
+    evidence
+        Log marginal likelihood, up to what the prior does not change.
     """
 
     coefficients: Floats
@@ -77,6 +79,7 @@ class TobitFit:
     sigmas: Floats
     means: Floats
     covariances: Floats
+    evidence: float = 0.0
 
     def predict(self, columns: Floats) -> Mixture:
         """Predict new outcomes, noise included; ``columns`` has shape ``(m, d)``."""
@@ -125,12 +128,8 @@ def negative_log_posterior(
     return float(value), np.append(gradient, by_log_sigma + off / prior.log_sigma_sd)
 
 
-def fit_tobit(data: TobitData, prior: TobitPrior, *, num_grid: int = 13) -> TobitFit:
-    """Fit the model.
-
-    Not to be trusted where the error is far from normal (two-peaked, or growing with a
-    column), or far outside the range of the columns that were tried.
-    """
+def most_likely_tobit(data: TobitData, prior: TobitPrior) -> Floats:
+    """Give the maximum a posteriori coefficients, then log sigma, shape ``(d + 1,)``."""
     from scipy.optimize import minimize
 
     # In units of about a posterior sd each, the search needs few steps.
@@ -145,7 +144,16 @@ def fit_tobit(data: TobitData, prior: TobitPrior, *, num_grid: int = 13) -> Tobi
     bounds = [(None, None)] * len(prior.mean)
     bounds += [tuple((np.array(_LOG_SIGMA_RANGE) - prior.log_sigma_mean) / unit[-1])]
     found = minimize(objective, np.zeros(len(start)), jac=True, method="L-BFGS-B", bounds=bounds)
-    theta = start + unit * np.asarray(found.x)
+    return np.asarray(start + unit * np.asarray(found.x))
+
+
+def fit_tobit(data: TobitData, prior: TobitPrior, *, num_grid: int = 13) -> TobitFit:
+    """Fit the model.
+
+    Not to be trusted where the error is far from normal (two-peaked, or growing with a
+    column), or far outside the range of the columns that were tried.
+    """
+    theta = most_likely_tobit(data, prior)
     beta, log_sigma = theta[:-1], float(theta[-1])
     grid = _sigma_grid(log_sigma, data, prior=prior, num=num_grid)
     means, covariances, evidence = propagate(
@@ -155,6 +163,8 @@ def fit_tobit(data: TobitData, prior: TobitPrior, *, num_grid: int = 13) -> Tobi
     evidence = evidence - 0.5 * (measured @ measured) / np.exp(2 * grid) - len(measured) * grid
     evidence = evidence - 0.5 * ((grid - prior.log_sigma_mean) / prior.log_sigma_sd) ** 2
     weights = np.exp(evidence - evidence.max())
+    spacing = float(np.log(grid[1] - grid[0])) if len(grid) > 1 else 0.0
+    of_prior = -0.5 * np.square(prior.mean / prior.sd).sum() - np.log(prior.sd).sum()
     return TobitFit(
         coefficients=beta,
         sigma=float(np.exp(log_sigma)),
@@ -162,6 +172,7 @@ def fit_tobit(data: TobitData, prior: TobitPrior, *, num_grid: int = 13) -> Tobi
         sigmas=np.exp(grid),
         means=means,
         covariances=covariances,
+        evidence=float(evidence.max() + np.log(weights.sum()) + spacing + of_prior),
     )
 
 

@@ -32,6 +32,7 @@ def space_of(contract: Contract, history: History) -> Space:
         patches=tuple(history.patches[name] for name in sorted(history.patches)),
         incompatible=history.incompatible, capacity_bytes=contract.task.memory.capacity_bytes,
         default_cost_s=history.baseline.launch_s if history.baseline else 60.0,
+        context=contract.plan.context, derived=contract.plan.derived,
     )  # fmt: skip
 
 

@@ -145,6 +145,7 @@ def _screen(contract: Contract, history: History, purse: Purse) -> Launch | None
         space_of(contract, history), history.observations(), strategy=plan.strategy,
         starts=plan.starts, seed=plan.seed,
         affordable_s=(purse.left_s - _reserved_s(contract, history, purse)) / purse.overhead,
+        experience=history.here.experience,
     )  # fmt: skip
     if suggestion is None:
         left = next_setting(plan, history, is_last_resort=True)
