@@ -34,6 +34,7 @@ _PROSE = (".md", ".rst", ".txt")
 def judge_audit(
     changed: Iterable[ChangedFile],
     *,
+    whole: Iterable[ChangedFile] | None = None,
     reach: int | None = None,
     installed: Collection[str] = (),
 ) -> list[Finding]:
@@ -42,8 +43,10 @@ def judge_audit(
     Parameters
     ----------
     changed : iterable of ChangedFile
-        Whole files before and after, best; or the two sides of each edit, see
-        :func:`texts_of`.
+        The two sides of each edit, see :func:`texts_of`; or whole files before and after.
+    whole : iterable of ChangedFile or None
+        Whole files in any case, for what cannot be told from an edit alone; ``None`` where they
+        are not at hand.
     reach : int or None
         The last update that a judged launch made. What a change does only after it, nobody saw.
     installed : collection of str
@@ -86,7 +89,7 @@ def judge_audit(
                 hint="leave that out, or measure in a window that reaches it",
             )
         )  # fmt: skip
-    findings += [] if reach is None else _judge_schedules(files, reach)
+    findings += [] if reach is None else _judge_schedules(files if whole is None else whole, reach)
     if noted:
         words = "; ".join(dict.fromkeys(f"{use.why} ({_some([(p, use)])})" for p, use in noted))
         findings.append(passes(_LAYER, "notes", f"for a reader's eye: {words}"))

@@ -7,6 +7,7 @@ from typing import get_args
 
 from infrarsi.judge.audit import judge_audit
 from infrarsi.judge.case import Case, Confirmation, Launch
+from infrarsi.judge.facts import ChangedFile
 from infrarsi.judge.findings import fails, gather, join, passes, soften, unsure
 from infrarsi.judge.integrity import judge_channel, judge_integrity
 from infrarsi.judge.numerics import judge_numerics
@@ -49,7 +50,12 @@ def judge_screen(case: Case) -> Verdict:
         The conjunction of integrity, audit, workload, timing, numerics and precision.
     """
     reach = len(case.candidate.series) or None
-    audit = judge_audit(case.changed, reach=reach, installed=_installed([case.candidate]))
+    audit = judge_audit(
+        case.changed,
+        whole=_whole([case.candidate]),
+        reach=reach,
+        installed=_installed([case.candidate]),
+    )
     findings = [*audit, *judge_launch(case)]
     return _verdict(case.subject, "screen", findings, launches=[case.candidate])
 
@@ -93,6 +99,7 @@ def judge_confirmation(confirmation: Confirmation) -> Verdict:
     findings = [
         *judge_audit(
             confirmation.changed,
+            whole=_whole(winners),
             reach=_most_updates(winners) or None,
             installed=_installed(winners),
         ),
@@ -247,6 +254,12 @@ def _judge_arms(
             )
         )  # fmt: skip
     return findings
+
+
+def _whole(launches: Sequence[Launch]) -> tuple[ChangedFile, ...] | None:
+    """Give the changed files, whole, of the first launch that tells of them."""
+    told = [each.source.changed_files for each in launches if each.source is not None]
+    return next((each for each in told if each is not None), None)
 
 
 def _installed(launches: Sequence[Launch]) -> frozenset[str]:

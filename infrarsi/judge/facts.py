@@ -45,6 +45,8 @@ class SourceFacts(Record):
     """Digest of the tree as it stood when the launch started."""
     changed_paths: tuple[str, ...] = ()
     """Paths that differ from the locked commit."""
+    changed_files: tuple[ChangedFile, ...] | None = None
+    """The files that patches change, whole."""
     outside_surface: tuple[str, ...] = ()
     """Those of ``changed_paths`` that the contract's surface does not name."""
     odd_entries: tuple[str, ...] = ()

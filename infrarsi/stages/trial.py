@@ -23,7 +23,7 @@ from infrarsi.execute.launch import Launch, LaunchPlan, launch
 from infrarsi.execute.sandbox import Room, Tier, seen_root, seen_scratch
 from infrarsi.execute.scratch import keep_cache, prepare_scratch
 from infrarsi.execute.worktree import make_worktree, write_files
-from infrarsi.judge.facts import SourceFacts
+from infrarsi.judge.facts import ChangedFile, SourceFacts
 from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.evidence import Evidence, lines_of, read_evidence
 from infrarsi.records.trial import Outcome, Purpose, Trial
@@ -149,6 +149,22 @@ def source_of(keeper: Keeper, trial: Trial) -> SourceFacts | None:
     return SourceFacts.from_bytes(keeper.artifacts.get(trial.source_digest))
 
 
+def _changed_files(
+    workspace: Workspace, files: Mapping[str, bytes], configured: Mapping[str, bytes]
+) -> tuple[ChangedFile, ...]:
+    """Give the files that patches change, as they were and as they ran."""
+    before = workspace.sources
+    return tuple(
+        ChangedFile(
+            path=path,
+            before=before[path].decode(errors="replace") if path in before else None,
+            after=after.decode(errors="replace"),
+        )
+        for path, after in sorted(files.items())
+        if path not in configured
+    )
+
+
 def _draft(workspace: Workspace, request: Request) -> Trial:
     number = len(workspace.ledger.of_kind("trial_started")) + 1
     stop = request.stop_update or workspace.stop_update(
@@ -221,6 +237,7 @@ def _run(workspace: Workspace, ready: _Ready) -> Trial:
         tree_expected=expected,
         tree_ran=ran,
         changed_paths=tuple(sorted(files)),
+        changed_files=_changed_files(workspace, files, configured),
         outside_surface=tuple(
             path
             for path in sorted(files)

@@ -88,3 +88,19 @@ def test_the_reason_names_the_place_and_how_far_anyone_saw():
     ]
     assert "learning_rate at a.py, line 7" in found.reason
     assert "more than 13" in found.reason
+
+
+def test_an_edit_is_read_in_the_file_that_it_stands_in():
+    def rulings(search, replace):
+        edit = ChangedFile(path="train.py", before=search, after=replace)
+        whole = ChangedFile(
+            path="train.py", before=TRAINING, after=TRAINING.replace(search, replace)
+        )
+        found = judge_audit([edit], whole=[whole], reach=13)
+        return [each.ruling.value for each in found if each.check == "schedule"]
+
+    assert rulings("return args.lr * (0.1 + 0.45", "return args.lr * (0.9 + 0.05") == [
+        "inconclusive"
+    ]
+    correction = "lr = self.lr * math.sqrt(1 - self.beta2 ** self.step_num)"
+    assert rulings(correction, "lr = self.lr * self.correction") == []
