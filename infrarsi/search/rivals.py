@@ -65,16 +65,27 @@ def _climb(
     if not measured and lattice.pool is not None:
         return choose_at_random(trials, rng)  # a table has no reference to start from
     incumbent = min(measured)[1] if measured else lattice.reference
-    near = lattice.neighbours(incumbent)
-    fresh = trials.untried(near)
+    if lattice.pool is not None:
+        near, fresh = lattice.pool, _with_fewest_changes(trials, incumbent)
+    else:
+        near = lattice.neighbours(incumbent)
+        fresh = trials.untried(near)
     words = "one change"
-    if not len(fresh) and len(near):
+    if not len(fresh) and len(near) and lattice.pool is None:
         fresh = trials.untried(np.vstack([lattice.neighbours(point) for point in near.tolist()]))
         words = "two changes, all single ones being tried"
     if not len(fresh):
         return None
     point = _row(fresh, int(rng.integers(len(fresh))))
     return point, f"{words} of {what} {lattice.words_of(incumbent)}"
+
+
+def _with_fewest_changes(trials: Trials, incumbent: Point) -> Ints:
+    """Give what is left of a pool and differs from the incumbent in the fewest places."""
+    assert trials.lattice.pool is not None
+    fresh = trials.untried(trials.lattice.pool)
+    changes = (fresh != np.array(incumbent)).sum(axis=1)
+    return fresh[changes == changes.min(initial=fresh.shape[1])] if len(fresh) else fresh
 
 
 def choose_by_gp(trials: Trials, rng: np.random.Generator) -> Choice:
