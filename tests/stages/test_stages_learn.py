@@ -206,8 +206,6 @@ def test_a_broken_pack_is_told_and_passed_over_unless_the_bank_was_named(search,
 
 
 def test_a_search_with_experience_goes_by_it_and_says_so():
-    taught = World(contract(max_trials=14))
-    taught.run()
     beliefs = [
         {"patch": "sdpa", "log_time": {"mean": -0.3, "sd": 0.05},
          "log_memory": {"mean": -0.3, "sd": 0.1}},
@@ -215,7 +213,7 @@ def test_a_search_with_experience_goes_by_it_and_says_so():
         {"patch": "cast", "log_time": {"mean": -0.5, "sd": 0.05}, "refused": 0.6},
         {"knob": "recompute", "value": False, "log_time": {"mean": -0.25, "sd": 0.05}},
     ]  # fmt: skip
-    world = World(contract(max_trials=14), patches=PATCHES)
+    world = World(contract(max_trials=4), patches=PATCHES)
     world.begin()
     world.append("recalled", {"sources": [], "beliefs": beliefs, "note": ""})
     world.run()
@@ -225,6 +223,7 @@ def test_a_search_with_experience_goes_by_it_and_says_so():
     assert first.prediction.experience_in_time == pytest.approx(0.7)
     used = experience_used(world.history)
     assert used.num_guided >= 2
+    assert used.first_in_time == pytest.approx(0.7)
     assert used.num_beliefs == 4
 
 
