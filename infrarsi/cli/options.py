@@ -67,6 +67,7 @@ _FLAGS = {
     "max_wall_s": "--max-wall",
     "confirmation_blocks": "--blocks",
     "confirmation_sessions": "--sessions",
+    "horizon_seeds": "--seeds",
     "proposers": "--proposer",
 }
 """Flags that are called otherwise than what they set in the plan."""

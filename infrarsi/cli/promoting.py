@@ -27,6 +27,17 @@ def apply(
             "must recur. Each call holds one. Overrides the plan.",
         ),
     ] = None,
+    horizon: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Train both arms so many updates with several seeds, and promote only what is "
+            "shown to learn as well. What is promoted already is only tested.",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=3, help="Seeds of each arm for --horizon; overrides the plan.")
+    ] = None,
     max_wall: Annotated[
         str | None, typer.Option(help="Time that this confirmation may take: 30m, 2h.")
     ] = None,
@@ -60,15 +71,24 @@ def apply(
             say(f"the branch {stage.revert(workspace).branch} is gone")
             return
         say_dirty(workspace)
-        override(workspace, confirmation_blocks=blocks, confirmation_sessions=sessions)
+        override(
+            workspace,
+            confirmation_blocks=blocks,
+            confirmation_sessions=sessions,
+            horizon_seeds=seeds,
+        )
         limits = Limits(parse_seconds(max_wall) if max_wall else None, max_usd)
         key = _key(workspace, sign, unsigned=unsigned)
-        verdict, promotion = stage.confirm_and_promote(workspace, limits=limits, key=key, tell=say)
+        verdict, promotion = stage.confirm_and_promote(
+            workspace, limits=limits, key=key, horizon=horizon, tell=say
+        )
         remember(workspace, banks, tell=say)
     if as_json:
         print_json({"verdict": verdict, "promotion": promotion})
     else:
         print("\n".join(verdict_lines(verdict)))
+        if horizon is not None:
+            print(f"it learns as well over {horizon} updates; `infrarsi report` has the figures")
         print(f"promoted to the branch {promotion.branch} (commit {promotion.commit[:12]})")
         print(f"signed with {key}" if key else f"not signed: {_UNSIGNED}")
 

@@ -21,6 +21,7 @@ EventKind: TypeAlias = Literal[
     "chosen",
     "session",
     "confirmed",
+    "horizon",
     "promoted",
     "reverted",
     "repaired",

@@ -112,6 +112,8 @@ class Plan(Record):
     recur, on another day by the usual gap."""
     session_gap_s: float = Field(default=8 * 3600.0, ge=0)
     """The least time from the end of one session to the beginning of the next."""
+    horizon_seeds: int = Field(default=5, ge=3, le=200)
+    """Seeds of each arm that `apply --horizon` trains."""
     ablation_rounds: int = Field(default=3, ge=2)
     """Interleaved rounds in which the winner meets itself with each part taken out."""
     context: dict[str, Scalar] = {}

@@ -35,6 +35,7 @@ Purpose: TypeAlias = Literal[
     "ablation",
     "confirm",
     "replay",
+    "horizon",
     "sweep",
 ]
 
@@ -47,7 +48,8 @@ class Trial(Record):
     purpose: Purpose
     arm: str = ""
     """For null launches, which disturbance; for a control, which falsification; for confirmation,
-    ``reference`` or ``winner``; for a replay, the arm whose states are replayed."""
+    ``reference`` or ``winner``; for a replay, the arm whose states are replayed; for a horizon, the
+    arm that trained, or whose states were scored."""
     replicate: int = 0
     outcome: Outcome
     tree_digest: str | None = None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 
 from infrarsi.errors import InconclusiveError, RejectedError, UsageError
 from infrarsi.execute.keeping import Keep
 from infrarsi.execute.signature import sign
 from infrarsi.judge.decide import acceptance_threshold, judge_confirmation
+from infrarsi.judge.rules import RULES
 from infrarsi.judge.speedup import alpha_for_attempt, confirmation_schedule
 from infrarsi.records.base import canonical_json
 from infrarsi.records.candidate import Candidate
@@ -20,8 +22,10 @@ from infrarsi.records.statement import PROMOTION_NAMESPACE
 from infrarsi.records.trial import Trial
 from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.stages.branch import make_branch, remove_branch
+from infrarsi.stages.course import plan_course
 from infrarsi.stages.doctor import require_baseline
 from infrarsi.stages.history import History
+from infrarsi.stages.horizon import refuse_unless_no_worse, run_course
 from infrarsi.stages.judging import confirmation_of, rows_of
 from infrarsi.stages.limits import Limits, Meter
 from infrarsi.stages.replays import (
@@ -53,11 +57,14 @@ def confirm_and_promote(
     *,
     limits: Limits = NO_LIMITS,
     key: str | None = None,
+    horizon: int | None = None,
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Verdict, Promotion]:
     """Confirm the chosen candidate with fresh launches, and put it on a branch.
 
-    With a ``key``, the statement on the branch is signed; see :func:`sign`.
+    With a ``key``, the statement on the branch is signed; see :func:`sign`. With a ``horizon``, the
+    winner must besides be shown to learn as well over so many updates; what was confirmed or
+    promoted already is then only put to that test.
 
     Raises
     ------
@@ -68,6 +75,9 @@ def confirm_and_promote(
         The confirmation did not pass; nothing was promoted.
     """
     history = History.of(workspace.ledger.events)
+    if history.promotion is not None and horizon is not None:
+        _test(workspace, history.promotion.candidate, horizon, limits=limits, tell=tell)
+        return history.confirmations[-1].verdict, history.promotion
     if history.promotion is not None:
         raise UsageError(
             f"this search is promoted already, on the branch {history.promotion.branch}",
@@ -78,8 +88,7 @@ def confirm_and_promote(
     candidate = history.choice.candidate
     if key is not None:  # a key that cannot sign is found out before the first launch
         sign(b"", key, namespace=PROMOTION_NAMESPACE)
-    sessions = workspace.contract.plan.confirmation_sessions
-    verdict = confirm(workspace, candidate, limits=limits, sessions=sessions, tell=tell)
+    verdict = _confirmed(workspace, history, candidate, horizon, limits=limits, tell=tell)
     _refuse_unless_passed(verdict)
     history = History.of(workspace.ledger.events)
     promotion = make_branch(
@@ -92,6 +101,61 @@ def confirm_and_promote(
     )
     workspace.ledger.append("promoted", promotion.model_dump(mode="json"))
     return verdict, promotion
+
+
+def _confirmed(
+    workspace: Workspace,
+    history: History,
+    candidate: Candidate,
+    horizon: int | None,
+    *,
+    limits: Limits,
+    tell: Callable[[str], None],
+) -> Verdict:
+    """Confirm a candidate, and test it over a horizon where one is asked for.
+
+    What was confirmed for the sake of a horizon is not confirmed again for more seeds.
+    """
+    sessions = workspace.contract.plan.confirmation_sessions
+    if horizon is None:
+        return confirm(workspace, candidate, limits=limits, sessions=sessions, tell=tell)
+    began_s = time.monotonic()
+    seeds = workspace.contract.plan.horizon_seeds
+    plan_course(workspace, candidate, updates=horizon, seeds=seeds, limits=limits)
+    verdict = _passed_before(history, sessions=sessions)
+    if verdict is None:
+        verdict = confirm(workspace, candidate, limits=limits, sessions=sessions, tell=tell)
+    if verdict.ruling is Ruling.PASS:
+        left = limits.after(workspace, time.monotonic() - began_s)
+        _test(workspace, candidate, horizon, limits=left, tell=tell)
+    return verdict
+
+
+def _passed_before(history: History, *, sessions: int) -> Verdict | None:
+    """Give the verdict that what is put forward passed with, where it is the last of all."""
+    last = history.confirmation
+    if last is None or last is not history.confirmations[-1]:
+        return None
+    enough = last.body.get("sessions", 1) >= sessions and last.verdict.rules == RULES
+    return last.verdict if enough and last.verdict.ruling is Ruling.PASS else None
+
+
+def _test(
+    workspace: Workspace,
+    candidate: Candidate,
+    horizon: int,
+    *,
+    limits: Limits,
+    tell: Callable[[str], None],
+) -> None:
+    """Refuse what is not shown to learn as well over a horizon."""
+    seeds = workspace.contract.plan.horizon_seeds
+    course = plan_course(
+        workspace, candidate, updates=horizon, seeds=seeds, limits=limits, tell=tell
+    )
+    promotion = History.of(workspace.ledger.events).promotion
+    found = run_course(workspace, course, tell=tell)
+    refuse_unless_no_worse(found, promoted=promotion.branch if promotion else None)
 
 
 def _nothing_put_forward(workspace: Workspace, history: History) -> UsageError:

@@ -14,6 +14,7 @@ from infrarsi.records.event import Event
 from infrarsi.records.experience import Experience
 from infrarsi.records.forecast import Forecast
 from infrarsi.records.history import Observation, Prediction
+from infrarsi.records.horizon import Horizon
 from infrarsi.records.machine import Machine, differences
 from infrarsi.records.plan import Budget
 from infrarsi.records.promotion import Promotion
@@ -82,7 +83,14 @@ class History:
                 self._work_here()
             case "trial_started":
                 self.remarks[body["trial_id"]] = body.get("remarks", {})
-                if body["purpose"] in {"screen", "ablation", "confirm", "replay", "sweep"}:
+                if body["purpose"] in {
+                    "screen",
+                    "ablation",
+                    "confirm",
+                    "replay",
+                    "horizon",
+                    "sweep",
+                }:
                     self.here.launched.add(body["trial_id"])
                     self._work_here()
             case "trial_ended":
@@ -109,6 +117,8 @@ class History:
             case "confirmed":
                 verdict = Verdict.model_validate(body["verdict"])
                 self.here.settle(Confirmation(verdict, body))
+            case "horizon":
+                self.here.horizons.append(Horizon.model_validate(body))
             case "promoted":
                 self.promotion = Promotion.model_validate(body)
             case "reverted":
@@ -207,6 +217,17 @@ class History:
     def sessions_of(self, candidate: Candidate) -> list[HeldSession]:
         """Give the sessions of a candidate that passed and are not settled, in order."""
         return [each for each in self.here.sessions if each.candidate == candidate]
+
+    @property
+    def horizons(self) -> list[Horizon]:
+        """The tests of long-run quality, in order."""
+        return self.here.horizons
+
+    @property
+    def horizon(self) -> Horizon | None:
+        """The last test of what is put forward."""
+        chosen = self.choice.candidate if self.choice else None
+        return next((each for each in reversed(self.horizons) if each.candidate == chosen), None)
 
     @property
     def confirmation(self) -> Confirmation | None:

@@ -21,6 +21,15 @@ class Limits:
     max_wall_s: float | None = None
     max_usd: float | None = None
 
+    def after(self, workspace: Workspace, spent_s: float) -> Limits:
+        """Give what is left of them after so many seconds."""
+        per_s = workspace.contract.plan.prices.usd_per_s(len(workspace.machine.accelerators))
+        wall_s, usd = self.max_wall_s, self.max_usd
+        return Limits(
+            None if wall_s is None else max(0.0, wall_s - spent_s),
+            None if usd is None else max(0.0, usd - spent_s * (per_s or 0.0)),
+        )
+
     def meter(self, workspace: Workspace, history: History) -> Meter:
         """Start to count.
 

@@ -11,6 +11,7 @@ from infrarsi.records.candidate import Candidate
 from infrarsi.records.experience import Experience
 from infrarsi.records.forecast import Forecast
 from infrarsi.records.history import Prediction
+from infrarsi.records.horizon import Horizon
 from infrarsi.records.machine import Machine
 from infrarsi.records.plan import Budget
 from infrarsi.records.report import Part
@@ -116,6 +117,7 @@ class MachineSearch:
     sessions: list[HeldSession] = field(default_factory=list)
     """Sessions that passed, of confirmations that are not settled; a refusal or a promotion
     settles its candidate's."""
+    horizons: list[Horizon] = field(default_factory=list)
     periods: list[Period] = field(default_factory=list)
     """When commands searched or confirmed on it."""
     calls: list[Asked] = field(default_factory=list)

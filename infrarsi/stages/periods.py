@@ -16,13 +16,14 @@ from infrarsi.records.trial import Outcome
 
 _WORK = frozenset({
     "baseline", "trial_started", "trial_ended", "proposed", "asked", "estimated", "screened",
-    "measured", "chosen", "session", "confirmed", "promoted", "recalled",
+    "measured", "chosen", "session", "confirmed", "horizon", "promoted", "recalled",
 })  # fmt: skip
 """Events that a command writes in the course of its work; others may come from outside it."""
 
 _COMMAND_OF = {
     "rehearsal": "init", "baseline": "doctor", "null": "doctor", "control": "doctor",
-    "screen": "run", "ablation": "run", "confirm": "apply", "replay": "apply", "sweep": "sweep",
+    "screen": "run", "ablation": "run", "confirm": "apply", "replay": "apply",
+    "horizon": "apply", "sweep": "sweep",
 }  # fmt: skip
 """Which command launches for which purpose."""
 

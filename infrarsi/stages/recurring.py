@@ -50,10 +50,12 @@ def sessions_in_words(plan: Plan, history: History) -> list[str]:
     if not held:
         return []
     body = held[-1].body
-    planned = max(body["sessions"], len(held) + 1)
+    judged = any(each.body["attempt"] == body["attempt"] for each in history.confirmations)
+    planned = max(body["sessions"], len(held) + judged)
     figures = ", ".join(numbers.ratio_estimate(each.verdict.speedup) for each in held)
+    passed = f"{numbers.counted(len(held), 'session')} of {planned} passed ({figures})"
+    command = f"`infrarsi apply --sessions {planned}`"
+    if planned == len(held):
+        return [f"{passed}; {command} judges them together"]
     due = in_words(due_at(history, held[-1], plan.session_gap_s))
-    return [
-        f"{numbers.counted(len(held), 'session')} of {planned} passed ({figures}); nothing is "
-        f"promoted until the speedup recurs: from {due} on, `infrarsi apply --sessions {planned}`"
-    ]
+    return [f"{passed}; nothing is promoted until the speedup recurs: from {due} on, {command}"]

@@ -346,6 +346,25 @@ def _pair_rows(confirmation: Confirmation) -> tuple[PairRow, ...]:
     return tuple(rows)
 
 
+def _beyond(history: History) -> str:
+    """Say how far training was tested beyond the window."""
+    tested = history.horizon
+    if tested is None:
+        return "Training beyond that was not tested."
+    said = max(
+        tested.findings,
+        key=lambda each: (each.ruling is tested.ruling, each.check == "horizon"),
+    )
+    reason = f"{said.reason[0].upper()}{said.reason[1:]}"
+    match tested.ruling:
+        case Ruling.PASS:
+            return f"{reason}. Training beyond {tested.updates} updates was not tested."
+        case Ruling.FAIL:
+            return f"Refused beyond the window: {reason}."
+        case Ruling.INCONCLUSIVE:
+            return f"Training beyond that was tested, and could not be told: {reason}."
+
+
 def _quality(workspace: Workspace, history: History) -> str:
     window = workspace.contract.task.window.last_update
     metrics = ", ".join(metric.value for metric in workspace.contract.task.numerics.metrics)
@@ -360,5 +379,5 @@ def _quality(workspace: Workspace, history: History) -> str:
     return (
         f"{metrics} were compared with the original reference at each of the first {window} "
         f"updates of every launch judged ({launches} of them in confirmation), on the same seed "
-        f"and data. {replayed}Training beyond that was not tested."
+        f"and data. {replayed}{_beyond(history)}"
     )

@@ -191,6 +191,10 @@ def _why(filed: Filed) -> str:
         case "confirm":
             attempt = remarks.get("attempt", "-")
             return f"confirmation {attempt}, launch {trial.replicate + 1}: the {trial.arm}"
+        case "horizon":
+            far = f"quality after {remarks.get('horizon', '-')} updates"
+            seed = f", seed {remarks['seed']}" if "seed" in remarks else ""
+            return f"{far}: {trial.arm}{seed}"
         case "replay":
             attempt = remarks.get("attempt", "-")
             return (

@@ -47,6 +47,8 @@ class Status:
     branch: str | None
     sessions: tuple[str, ...]
     """Which sessions of a confirmation passed, and when the next may be held, in words."""
+    quality: str | None
+    """What a test of training beyond the window came to, in words."""
     silent_knobs: tuple[KnobEffect, ...]
     """Knobs that had no visible effect wherever they were turned."""
     kept_bytes: dict[str, int]
@@ -80,8 +82,17 @@ def read_status(workspace: Workspace) -> Status:
         in_flight=waiting[-1] if waiting else None,
         branch=history.promotion.branch if history.promotion else None,
         sessions=tuple(sessions_in_words(plan, history)),
+        quality=_quality(history),
         silent_knobs=ignored_knobs(workspace, history), kept_bytes=_kept_bytes(workspace),
     )  # fmt: skip
+
+
+def _quality(history: History) -> str | None:
+    tested = history.horizon
+    if tested is None:
+        return None
+    seeds = numbers.counted(len(tested.seeds), "seed")
+    return f"quality after {tested.updates} updates, {seeds}: {tested.ruling.value}"
 
 
 def _stage(history: History) -> str:
@@ -129,6 +140,8 @@ def status_in_words(status: Status) -> list[str]:
     if status.branch is not None:
         lines.append(f"promoted: {status.branch}")
     lines += status.sessions
+    if status.quality is not None:
+        lines.append(status.quality)
     lines += [in_words(each) for each in status.silent_knobs]
     parts = [
         f"{name} {size / 1e6:,.1f} MB" for name, size in status.kept_bytes.items() if size >= 50_000

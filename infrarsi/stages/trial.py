@@ -24,8 +24,10 @@ from infrarsi.execute.sandbox import Room, Tier, seen_root, seen_scratch
 from infrarsi.execute.scratch import keep_cache, prepare_scratch
 from infrarsi.execute.worktree import make_worktree, write_files
 from infrarsi.judge.facts import ChangedFile, SourceFacts
+from infrarsi.records.base import Scalar
 from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.evidence import Evidence, lines_of, read_evidence
+from infrarsi.records.task import ConfigKey, Knob
 from infrarsi.records.trial import Outcome, Purpose, Trial
 from infrarsi.stages.furnishing import provide_inputs, refuse_outside
 from infrarsi.stages.packages import package_facts, packages_now
@@ -35,7 +37,7 @@ from infrarsi.store.artifacts import Artifacts
 from infrarsi.store.contract import hash_files, stamp_files
 
 _SKETCH_ELEMENTS = 64
-_LATEST_STOP = 15
+LATEST_STOP = 15
 """Updates after the window within which every hidden stop lies."""
 
 
@@ -61,6 +63,8 @@ class Request:
     """The state to keep once the stop is reached."""
     starts: tuple[Start, ...] = ()
     """The states to start single updates from: a replay."""
+    beyond: tuple[Knob, Scalar] | None = None
+    """A setting beyond the surface, and its value: another seed of both arms."""
     capped: bool = True
     """Whether the contract's memory capacity is enforced."""
     remarks: Mapping[str, Any] | None = None
@@ -113,7 +117,7 @@ def _attempt(
     """Perform a trial; what speaks against the candidate, or for more space, ends it too."""
     started = time.monotonic()
     try:
-        files, invocation = _patched(workspace, request.candidate, patches)
+        files, invocation = _patched(workspace, request, patches)
         return _run(workspace, _Ready(request, trial, files, invocation))
     except EditError as error:
         outcome, reason = Outcome.REFUSED, str(error)
@@ -178,13 +182,21 @@ def _draft(workspace: Workspace, request: Request) -> Trial:
 
 
 def _patched(
-    workspace: Workspace, candidate: Candidate, patches: Mapping[str, Patch]
+    workspace: Workspace, request: Request, patches: Mapping[str, Patch]
 ) -> tuple[dict[str, bytes], Invocation]:
+    candidate = request.candidate
     carried = [patches[name] for name in candidate.patches]
     refuse_outside(workspace, (edit.path for patch in carried for edit in patch.edits))
     files = combine(workspace.sources, carried)
     present = {**workspace.sources, **files}
-    invocation = invocation_of(workspace.contract.task, candidate.knobs, present)
+    task, knobs = workspace.contract.task, candidate.knobs
+    if request.beyond is not None:
+        knob, value = request.beyond
+        surface = task.surface.model_copy(update={"knobs": (*task.surface.knobs, knob)})
+        task, knobs = task.model_copy(update={"surface": surface}), {**knobs, knob.name: value}
+        if isinstance(knob.reach, ConfigKey) and knob.reach.file not in present:
+            present |= workspace.repository.read(workspace.lock.commit, [knob.reach.file])
+    invocation = invocation_of(task, knobs, present)
     return {**files, **invocation.files}, invocation
 
 
@@ -297,7 +309,7 @@ def _plan(workspace: Workspace, ready: _Ready, tree: Path, scratch: Path) -> Lau
 def _deadline_s(workspace: Workspace, request: Request, stop: int) -> float:
     """Give the deadline of a launch; one that goes on beyond the usual stops gets more time."""
     last = max(stop, request.keep.update + 1 if request.keep else 0)
-    usual = workspace.contract.task.window.last_update + _LATEST_STOP
+    usual = workspace.contract.task.window.last_update + LATEST_STOP
     return workspace.contract.plan.budget.trial_deadline_s * max(1.0, last / usual)
 
 

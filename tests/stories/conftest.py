@@ -95,6 +95,12 @@ def user(tmp_path):
 
 
 @pytest.fixture(scope="session")
+def user_at():
+    """A function from a repository to the user who types commands there."""
+    return User
+
+
+@pytest.fixture(scope="session")
 def owner_of():
     """A function from a place and a program's folder to a user who has committed it there."""
     return make_user
