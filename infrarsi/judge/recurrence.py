@@ -135,6 +135,7 @@ def judge_sessions(sessions: Sequence[Session], *, planned: int, gap_s: float) -
         update={
             "ruling": join(findings), "findings": tuple(findings), "speedup": speedup,
             "trials": tuple(name for each in verdicts for name in each.trials),
+            "sandbox": tuple(sorted({tier for each in verdicts for tier in each.sandbox})),
         }
     )  # fmt: skip
 
