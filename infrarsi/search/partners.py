@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import TypeAlias
 
@@ -24,12 +25,13 @@ _LEAST_SAVING = 0.01
 
 
 def partner_point(
-    models: Models, *, least_gain: float, least_value: float
+    models: Models, *, least_gain: float, least_value: float, affordable_s: float = math.inf
 ) -> tuple[Point, str] | None:
     """Give the best way to make one of the latest promising OOMs fit, and why.
 
     An OOM is promising while its expected log improvement, had it fitted, is at least
-    ``least_gain``; its partner must be worth ``least_value`` a second. Each OOM gets a few
+    ``least_gain``; its partner must be worth ``least_value`` a second, and be
+    affordable. Each OOM gets a few
     attempts, and none once an extension of it has fitted.
     """
     ooms = [point for point, each in models.seen if each.status == "oom"]
@@ -38,7 +40,7 @@ def partner_point(
         if _is_settled(models, oom):
             continue
         gain = float(models.score(np.array([oom], dtype=np.int64)).gain[0])
-        best = _best_extension(models, oom) if gain >= least_gain else None
+        best = _best_extension(models, oom, affordable_s) if gain >= least_gain else None
         if best is not None and best[1] >= least_value:
             found.append((best[1], oom, best[0]))
     if not found:
@@ -59,7 +61,7 @@ def _is_settled(models: Models, oom: Point) -> bool:
     return not changed or "ok" in extensions or len(extensions) >= _MOST_ATTEMPTS
 
 
-def _best_extension(models: Models, oom: Point) -> tuple[Point, float] | None:
+def _best_extension(models: Models, oom: Point, affordable_s: float) -> tuple[Point, float] | None:
     points = []
     moves = _saving_moves(models, oom)
     for num in range(1, _MOST_PARTNERS_AT_ONCE + 1):
@@ -73,6 +75,7 @@ def _best_extension(models: Models, oom: Point) -> tuple[Point, float] | None:
         return None
     scores = models.score(models.untried(np.array(points, dtype=np.int64)))
     likely = scores.p_fits >= max(_LEAST_P_FITS, models.floor())
+    likely &= scores.at_most_s <= affordable_s
     scores = scores.where(likely & (scores.p_accepted >= _LEAST_P_ACCEPTED))
     if not len(scores.points):
         return None

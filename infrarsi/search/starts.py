@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from itertools import product
 
@@ -17,15 +18,18 @@ _LEAST_P_FITS = 0.4
 _MOST_MOVED = 5
 _MOST_BUNDLES = 4
 _LEAST_P_ACCEPTED = 0.3
+_MOST_SUSPECTED = 0.4
+"""Probability of being at fault above which a patch is in no bundle."""
 
 
 def start_point(
-    models: Models, number: int, *, rng: np.random.Generator
+    models: Models, number: int, *, rng: np.random.Generator, affordable_s: float = math.inf
 ) -> tuple[Point, str] | None:
     """Give the start of a number (from 1) and what it is, or ``None`` if none is left.
 
     The kinds take turns: all patches that promise to help; knobs turned the way that
-    usually buys time with memory; both; then points far from all that was tried.
+    usually buys time with memory; both; then points far from all that was tried. None is
+    likely to take longer than ``affordable_s`` wall seconds.
     """
     kinds: list[tuple[str, Callable[[], Ints]]] = [
         ("every patch that promises to help", lambda: _promising_patches(models)),
@@ -38,14 +42,14 @@ def start_point(
     turn = number - 1
     ordered = kinds[turn:] if turn < len(kinds) else []
     for words, make in [*ordered, ("far from all that was tried", lambda: _far(models, rng))]:
-        chosen = _first_allowed(models, make())
+        chosen = _first_allowed(models, make(), affordable_s=affordable_s)
         if chosen is not None:
             return chosen, words
     return None
 
 
-def _first_allowed(models: Models, points: Ints) -> Point | None:
-    """Give the first point, in order, that is untried and likely to be measured."""
+def _first_allowed(models: Models, points: Ints, *, affordable_s: float) -> Point | None:
+    """Give the first point, in order, that is untried, affordable and likely to be measured."""
     rows = [
         tuple(row)
         for row in points.tolist()
@@ -57,6 +61,7 @@ def _first_allowed(models: Models, points: Ints) -> Point | None:
     good = (scores.p_fits >= max(_LEAST_P_FITS, models.floor())) & (
         scores.p_accepted >= _LEAST_P_ACCEPTED
     )
+    good &= scores.at_most_s <= affordable_s
     return rows[int(np.argmax(good))] if good.any() else None
 
 
@@ -77,7 +82,7 @@ def _promising_patches(models: Models) -> Ints:
     suspects = models.acceptance.patches_at_fault()
     chosen: list[int] = []
     for i in favourable:
-        if suspects[i] < 0.3 and not any(lattice.excluded[i, j] for j in chosen):
+        if suspects[i] < _MOST_SUSPECTED and not any(lattice.excluded[i, j] for j in chosen):
             chosen.append(i)
     points = []
     for size in range(len(chosen), 0, -1):

@@ -82,8 +82,8 @@ def suggest_next(
     seed
         The same seed and observations give the same suggestion.
     affordable_s
-        Wall seconds that a trial may take. The strategies with models suggest nothing after
-        the starts that is likely to take longer; the rivals know no cost.
+        Wall seconds that a trial may take. The strategies with models suggest nothing that is
+        likely to take longer; the rivals know no cost.
     pool
         Where only some points can be measured, as rows of a table: those, as places among the
         knobs' values, then 0 or 1 for each patch, shape ``(n, d)``. There is then no reference
@@ -166,7 +166,7 @@ def _choose_by_models(
         return _choose_from_pool(models, starts, rng)
     num_tried = len(models.tried - {models.lattice.reference})
     if num_tried < starts and not models.is_guided:
-        start = start_point(models, num_tried + 1, rng=rng)
+        start = start_point(models, num_tried + 1, rng=rng, affordable_s=affordable_s)
         if start is not None:
             return start[0], f"start {num_tried + 1} of {starts}: {start[1]}"
     pool = models.pool(rng)
@@ -175,6 +175,7 @@ def _choose_by_models(
         models,
         least_gain=max(_PARTNER_SHARE * most, 2 * NEGLIGIBLE_GAIN),
         least_value=_PARTNER_SHARE * float(scores.value.max(initial=0.0)),
+        affordable_s=affordable_s,
     )
     if partner is not None:
         return partner
