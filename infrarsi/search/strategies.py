@@ -182,7 +182,9 @@ def _choose_by_models(
     if not len(scores.points):
         return None
     if most < NEGLIGIBLE_GAIN:
-        return None if _has_explored(models, starts) else _in_doubt(models, scores)
+        return _thinner(models, scores) or (
+            None if _has_explored(models, starts) else _in_doubt(models, scores)
+        )
     if num_tried == starts or (models.is_guided and not num_tried):
         best = int(np.argmax(np.maximum(scores.optimum, 1e-6) * scores.chance))
         return scores.point(best), _words("the models' own optimum", scores, best)
@@ -244,6 +246,29 @@ def _in_doubt(models: Models, scores: Scores) -> Choice:
     value = doubted.expected_below(models.best) * scores.chance / scores.cost_s
     best = int(np.argmax(value))
     return scores.point(best), _words("little gain is expected; the models in doubt", scores, best)
+
+
+def _thinner(models: Models, scores: Scores) -> Choice:
+    """Give the best so far without one of its patches, where nothing better is expected.
+
+    A patch that helped alone may hurt beside another one: the models learn that from the pair
+    apart, which a climb from bundle to bundle never shows them.
+    """
+    num = models.lattice.num_knobs
+    measured = [(e.update_s, p) for p, e in models.seen if e.status == "ok" and e.update_s]
+    if not measured:
+        return None
+    best = np.array(min(measured)[1])
+    same = (scores.points[:, :num] == best[:num]).all(axis=1)
+    less = (scores.points[:, num:] <= best[num:]).all(axis=1)
+    one = (scores.points[:, num:] != best[num:]).sum(axis=1) == 1
+    near = np.flatnonzero(same & less & one)
+    if not len(near):
+        return None
+    index = int(near[np.argmax(scores.optimum[near])])
+    left = int(np.flatnonzero(scores.points[index, num:] != best[num:])[0])
+    name = models.lattice.patches[left].name
+    return scores.point(index), _words(f"the best without +{name}", scores, index)
 
 
 def _probe(models: Models, scores: Scores) -> Choice:
