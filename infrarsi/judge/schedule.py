@@ -6,6 +6,7 @@ import ast
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from infrarsi.judge.audit_rules import STEP_NAMES
 from infrarsi.judge.syntax import parse_leniently
@@ -55,13 +56,15 @@ def changed_schedules(before: str, after: str) -> list[Setting]:
     return found + [each for each in lost if each.name not in told]
 
 
-def _settings(text: str) -> list[Setting]:
+@lru_cache(maxsize=512)
+def _settings(text: str) -> tuple[Setting, ...]:
+    """Read a text; the same ones come again with launch after launch."""
     read = parse_leniently(text)
     if read is None:
-        return []
+        return ()
     finder = _Finder()
     finder.visit(read[0])
-    return finder.found
+    return tuple(finder.found)
 
 
 class _Finder(ast.NodeVisitor):

@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -100,24 +101,23 @@ def again(
     ledger: Ledger, artifacts: Artifacts, events: tuple[Event, ...], event: Event, count: int
 ) -> int:
     """Record a verdict and its launches under new names; give how many launches there were."""
-    body = json.loads(json.dumps(event.body))
-    names = [body["trial_id"]] if event.kind == "screened" else [
-        name for row in body["blocks"] for name in row["trials"]
-    ]  # fmt: skip
+    names = event.body["verdict"]["trials"]
     renamed = {name: f"t{count + number:04d}" for number, name in enumerate(names, start=1)}
     for name, new in renamed.items():
-        started, ended = launch_events(events, name)
-        ledger.append("trial_started", {**started, "trial_id": new})
+        started, ended = (under(renamed, each) for each in launch_events(events, name))
+        if event.kind == "confirmed":  # its replays are found by the attempt
+            started["remarks"]["attempt"] = 1000 + count
+        ledger.append("trial_started", started)
         digest = own_evidence(artifacts, ended["evidence_digest"], new)
-        ledger.append("trial_ended", {**ended, "trial_id": new, "evidence_digest": digest})
-    body["verdict"]["trials"] = [renamed[name] for name in body["verdict"]["trials"]]
-    if event.kind == "screened":
-        body["trial_id"] = renamed[body["trial_id"]]
-    else:
-        for row in body["blocks"]:
-            row["trials"] = [renamed[name] for name in row["trials"]]
-    ledger.append(event.kind, body)
+        ledger.append("trial_ended", {**ended, "evidence_digest": digest})
+    ledger.append(event.kind, under(renamed, event.body))
     return len(names)
+
+
+def under(renamed: dict[str, str], body: dict[str, Any]) -> dict[str, Any]:
+    """Give a copy of an event's body in which trials bear their new names."""
+    text = re.sub(r'"(t\d{4,})"', lambda m: f'"{renamed.get(m[1], m[1])}"', json.dumps(body))
+    return dict(json.loads(text))
 
 
 def launch_events(events: tuple[Event, ...], name: str) -> tuple[dict[str, Any], dict[str, Any]]:
