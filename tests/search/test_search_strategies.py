@@ -37,7 +37,7 @@ def truth():
 
 @pytest.fixture(scope="module")
 def searches(truth):
-    return [search(truth, "infrarsi", seed=seed, trials=25, enough=0.02) for seed in range(20)]
+    return [search(truth, "infrarsi", seed=seed, trials=25, enough=0.02) for seed in range(14)]
 
 
 def test_the_published_interaction_is_in_the_synthetic_machine(truth):
@@ -52,7 +52,7 @@ def test_the_published_interaction_is_in_the_synthetic_machine(truth):
 
 def test_it_comes_within_five_per_cent_of_the_optimum_in_nearly_all_seeds(truth, searches):
     regrets = [regret(truth, observations) for observations, _ in searches]
-    assert sum(each <= 0.05 for each in regrets) >= 18
+    assert sum(each <= 0.05 for each in regrets) >= 13
 
 
 def test_its_median_beats_random_at_equal_budget(truth, searches):
@@ -113,7 +113,7 @@ def test_the_patch_that_is_refused_is_soon_left_alone(searches):
 def test_every_suggestion_says_why_and_what_it_expects(searches):
     reasons = [s.reason for _, suggestions in searches for s in suggestions]
     assert all(reasons)
-    for start in ("start 1 of 3", "probe of", "partner for the OOM of", "the models' own optimum"):
+    for start in ("start 1 of 3", "probe of", "the best without +", "the models' own optimum"):
         assert any(reason.startswith(start) for reason in reasons)
     for _, suggestions in searches:
         for each in suggestions:
