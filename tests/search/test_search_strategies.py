@@ -37,7 +37,7 @@ def truth():
 
 @pytest.fixture(scope="module")
 def searches(truth):
-    return [search(truth, "infrarsi", seed=seed, trials=25, enough=0.02) for seed in range(14)]
+    return [search(truth, "infrarsi", seed=seed, trials=25, enough=0.02) for seed in range(20)]
 
 
 def test_the_published_interaction_is_in_the_synthetic_machine(truth):
@@ -52,7 +52,7 @@ def test_the_published_interaction_is_in_the_synthetic_machine(truth):
 
 def test_it_comes_within_five_per_cent_of_the_optimum_in_nearly_all_seeds(truth, searches):
     regrets = [regret(truth, observations) for observations, _ in searches]
-    assert sum(each <= 0.05 for each in regrets) >= 13
+    assert sum(each <= 0.05 for each in regrets) >= 18
 
 
 def test_its_median_beats_random_at_equal_budget(truth, searches):
