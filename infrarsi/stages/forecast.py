@@ -12,9 +12,9 @@ from infrarsi.records.history import Space
 from infrarsi.records.plan import Contract
 from infrarsi.render import numbers
 from infrarsi.stages.history import History
-from infrarsi.stages.parts import ablation_of, space_of
+from infrarsi.stages.parts import ablation_of, arms_of, space_of
 from infrarsi.stages.spending import Purse, missing_price, num_screened, purse_of
-from infrarsi.stages.steps import is_open, winner_of
+from infrarsi.stages.steps import is_open, reserved_s, winner_of
 from infrarsi.store.contract import CONTRACT_FILE
 
 _QUICK, _SLOW = 0.6, 1.25
@@ -77,11 +77,14 @@ def forecast_of(contract: Contract, history: History, *, num_accelerators: int) 
         baseline.launch_s, _between_s(history, baseline),
         sum(patch.cold_start_s for patch in space.patches),
     )  # fmt: skip
-    trials, apart = _trials_left(contract, history, space), _apart_left(contract, history, space)
+    trials = _trials_left(contract, history, space)
+    for_trials_s = purse.left_s - reserved_s(contract, history, purse)
+    trials = _within(trials, pace.trial_s, for_trials_s, least_left=_SLOW)
+    apart = _apart_left(contract, history, space, is_chosen=trials.point == 0)
     if not is_open(contract, history):
         trials = apart = Range(low=0, point=0, high=0)
-    trials = _within(trials, pace.trial_s, purse.left_s)
-    apart = _within(apart, pace.known_s, purse.left_s - trials.point * pace.trial_s.point)
+    for_apart_s = purse.left_s - trials.point * pace.trial_s.point
+    apart = _within(apart, pace.known_s, for_apart_s, least_left=0.0)
     search_s = _search_s(purse, pace, trials, apart)
     confirm_s = pace.of_both_arms_s.times(4 * contract.plan.confirmation_blocks + _REPLAYS)
     price = contract.plan.prices.usd_per_s(num_accelerators)
@@ -149,11 +152,16 @@ def _trials_left(contract: Contract, history: History, space: Space) -> Range:
     return _ordered([max(0, min(least, most)), max(0, most), max(0, most)])
 
 
-def _apart_left(contract: Contract, history: History, space: Space) -> Range:
-    """Give how many launches are yet to take the winner apart, its last screening included."""
+def _apart_left(contract: Contract, history: History, space: Space, *, is_chosen: bool) -> Range:
+    """Give how many launches are yet to take the winner apart, its last screening included.
+
+    Where ``is_chosen``, nothing more is likely to be screened: the winner and its parts are known.
+    """
     rounds, atoms = contract.plan.ablation_rounds, _num_atoms(space)
     winner = winner_of(contract, history)
     done = len(ablation_of(history, winner)) if winner is not None else 0
+    if is_chosen:
+        atoms = len(arms_of(contract, history, winner)) - 1 if winner is not None else 0
 
     def launches(parts: int) -> int:
         return max(0, (parts + 1) * rounds + 1 - done) if parts > 1 else 0
@@ -165,9 +173,14 @@ def _num_atoms(space: Space) -> int:
     return sum(len(knob.values) > 1 for knob in space.knobs) + len(space.patches)
 
 
-def _within(launches: Range, launch_s: Range, left_s: float) -> Range:
-    """Cut a number of launches to what the time allows."""
-    allowed = [math.ceil(max(0.0, left_s) / each) for each in _cases(launch_s)]
+def _within(launches: Range, launch_s: Range, left_s: float, *, least_left: float) -> Range:
+    """Cut a number of launches to what the time allows.
+
+    The last one begins where ``least_left`` launches would fit: a screening where even a slow
+    one does, an ablation as long as there is any time.
+    """
+    # Smallest number n with left_s - n * launch_s <= least_left * launch_s.
+    allowed = [max(0, math.ceil(left_s / each - least_left)) for each in _cases(launch_s)]
     slowest_first = zip(_cases(launches), reversed(allowed), strict=True)
     return _ordered([min(number, most) for number, most in slowest_first])
 

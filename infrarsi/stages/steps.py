@@ -144,7 +144,7 @@ def _screen(contract: Contract, history: History, purse: Purse) -> Launch | None
     suggestion = suggest_next(
         space_of(contract, history), history.observations(), strategy=plan.strategy,
         starts=plan.starts, seed=plan.seed,
-        affordable_s=(purse.left_s - _reserved_s(contract, history, purse)) / purse.overhead,
+        affordable_s=(purse.left_s - reserved_s(contract, history, purse)) / purse.overhead,
         experience=history.here.experience,
     )  # fmt: skip
     if suggestion is None:
@@ -167,12 +167,12 @@ def _screening(
 
 
 def _may_screen(contract: Contract, history: History, purse: Purse) -> bool:
-    return num_screened(history) < contract.plan.budget.max_trials and purse.left_s > _reserved_s(
+    return num_screened(history) < contract.plan.budget.max_trials and purse.left_s > reserved_s(
         contract, history, purse
     )
 
 
-def _reserved_s(contract: Contract, history: History, purse: Purse) -> float:
+def reserved_s(contract: Contract, history: History, purse: Purse) -> float:
     """Give the seconds kept back to take the best so far apart: 45 % at the most."""
     accepted = history.accepted()
     if not accepted:

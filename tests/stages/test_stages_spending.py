@@ -166,6 +166,10 @@ def test_compiling_and_a_slow_machine_are_in_the_high_case():
 def test_where_the_time_is_spent_no_further_launch_is_expected():
     world = World(contract(max_trials=7, max_wall_s=20.0))
     done = len(world.run().screenings)
+    world.with_budget(max_trials=50, max_wall_s=20.0)
+    forecast = forecast_of(world.contract, world.history, num_accelerators=0)
+    assert forecast.num_trials.point == done, "the search begins none that may outlast the limit"
+    assert forecast.search_wall_s.point == pytest.approx(spent_s(world.history))
     world.with_budget(max_trials=50, max_wall_s=spent_s(world.history))
     forecast = forecast_of(world.contract, world.history, num_accelerators=0)
     assert forecast.num_trials.high == done
