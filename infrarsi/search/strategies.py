@@ -207,7 +207,8 @@ def _choose_from_pool(models: Models, starts: int, rng: np.random.Generator) -> 
         return pool.point(best), _words("the likeliest to fit", pool, best)
     if models.runtime.best is None:
         safe = scores.where(scores.chance >= min(_SAFE, float(scores.chance.max())))
-        best = int(np.argmax(np.maximum(safe.optimum, 1e-6) * safe.chance))
+        # Nothing was measured, so that there is no gain yet: most expected speed instead.
+        best = int(np.argmax(safe.optimum + np.log(safe.chance)))
         return safe.point(best), _words("the models' own optimum", safe, best)
     if most < NEGLIGIBLE_GAIN:
         return _in_doubt(models, scores.where(scores.chance >= min(_SAFE, scores.chance.max())))
