@@ -25,8 +25,10 @@ LEAST_P_FITS = 0.02
 P_FITS_WHEN_SPENT = 0.7
 """The floor on P(fits) once the budget for OOMs is spent."""
 _OOM_SHARE = 1 / 3
-_OOM_SHARE_OF_POOL = 0.15
-"""Where a trial is a trial, whatever it took: an OOM is no cheaper than a measurement."""
+_OOM_SHARE_OF_POOL, _P_FITS_OF_POOL = 0.15, 0.8
+_LOWERED, _LOWERED_OF_POOL = 0.5, 0.8
+"""Share of the floor that must do where it leaves nothing to gain. The constants of pools:
+a trial is a trial there, whatever it took, and an OOM no cheaper than a measurement."""
 _NUM_SAMPLED = 400
 _NUM_CENTRES = 4
 _ROUNDS = 2
@@ -207,7 +209,14 @@ class Models(Trials):
 
     def floor(self) -> float:
         """Give the least P(fits) that may be proposed now."""
-        return P_FITS_WHEN_SPENT if self.oom_budget_is_spent() else LEAST_P_FITS
+        if not self.oom_budget_is_spent():
+            return LEAST_P_FITS
+        return P_FITS_WHEN_SPENT if self.lattice.pool is None else _P_FITS_OF_POOL
+
+    def lowered_floor(self) -> float:
+        """Give the floor where ``floor`` leaves nothing to gain."""
+        share = _LOWERED if self.lattice.pool is None else _LOWERED_OF_POOL
+        return max(share * self.floor(), LEAST_P_FITS)
 
     def pool(self, rng: np.random.Generator) -> Scores:
         """Score a pool of untried points: all of a small space, else a search of a large one.

@@ -19,6 +19,8 @@ _SIGNED = {"doubling": (0.25, 0.25), "step": (0.3, 0.35)}
 _UNSIGNED_SD = 0.3
 _LEFT_BY_FORMULA_SD = 0.05
 """Sd, log memory a unit of a knob, of what the formula does not explain."""
+_LOG_SIGMA, _LOG_SIGMA_OF_FORMULA = -1.4, -2.3
+"""Prior mean of the log error: columns that add up miss what a formula of terms follows."""
 _LINEARISATIONS = 6
 DOMINATED_P_FITS = 0.006
 """A candidate hungrier than one that ran out fits about this often (7 in 1,193 public cases)."""
@@ -160,7 +162,10 @@ class MemoryModel:
             mean[i], sd[i] = patch.log_memory.mean, patch.log_memory.sd
         signs = columns.signs if self._formula is None else 0 * columns.signs
         first = np.zeros(num_first, dtype=np.int64)
-        return TobitPrior(np.array(mean), np.array(sd), np.concatenate([first, signs]))
+        return TobitPrior(
+            np.array(mean), np.array(sd), np.concatenate([first, signs]),
+            log_sigma_mean=_LOG_SIGMA if self._formula is None else _LOG_SIGMA_OF_FORMULA,
+        )  # fmt: skip
 
     def _take_claims(self, lattice: Lattice, mean: list[float], place: int) -> None:
         """Put what is generally known of a pool's knobs into the means of their columns."""

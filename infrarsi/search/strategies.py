@@ -10,7 +10,7 @@ import numpy as np
 from infrarsi.records.beliefs import Beliefs
 from infrarsi.records.experience import Experience
 from infrarsi.records.history import Observation, Space, Suggestion
-from infrarsi.search.acquisition import LEAST_P_FITS, Models, Scores
+from infrarsi.search.acquisition import Models, Scores
 from infrarsi.search.guard import is_cold_pick
 from infrarsi.search.lattice import Lattice
 from infrarsi.search.mixture import Ints, Mixture
@@ -219,11 +219,10 @@ def _choose_from_pool(models: Models, starts: int, rng: np.random.Generator) -> 
 def _worth_trying(models: Models, pool: Scores) -> tuple[Scores, float]:
     """Keep what is likely enough to fit, and give the most that a trial of it may gain.
 
-    Where the floor of a spent OOM budget leaves nothing to gain, half of it must do: else
+    Where the floor of a spent OOM budget leaves nothing to gain, a lower one must do: else
     an optimum near the edge of memory would end the search.
     """
-    floor = models.floor()
-    for least in (floor, max(floor / 2, LEAST_P_FITS)):
+    for least in (models.floor(), models.lowered_floor()):
         scores = pool.where(pool.p_fits >= least)
         most = float((scores.gain * scores.chance).max(initial=0.0))
         if most >= NEGLIGIBLE_GAIN:

@@ -1,8 +1,9 @@
 """Every specimen of tests/corpus before the judge: `make bench-judge`. Goes on where it was.
 
-``python tests/benches/judge.py [--example NAME] [--only NAME] [--honest-launches N] [--minutes M]``
+``python tests/benches/judge.py [--workload NAME] [--only NAME] [--honest-launches N] [--minutes M]``
 
-Each example is copied into a repository of its own under ``.demo/judge/``, locked and measured once.
+Each example is copied into a repository of its own under ``.demo/judge/``, locked and measured once;
+`SECOND` are other contracts of the same examples, with nothing else changed. Only named are they run.
 Then every specimen is launched and judged by the stage that a search performs its trials with, and
 what came of it is a line of ``.demo/judge/results.jsonl``. A launch that only the machine disturbed is
 repeated once, as a search does. What is refused before it starts is launched in a second copy whose
@@ -61,6 +62,8 @@ BETWEEN = 8
 class Session:
     """How an example is locked, and what its log says of its own speed."""
 
+    example: str
+
     command: str
     memory_bytes: int
     before: tuple[str, ...] = ()
@@ -71,25 +74,36 @@ class Session:
 
 SESSIONS = {
     "tiny_gpt": Session(
+        "tiny_gpt",
         "python train.py --n-layer 4 --block-size 256", 3_000_000_000, before=("python data.py",),
         claim=r"^step +(\d+) .* ([\d,.a-z-]+) tokens/s",
     ),
     "tiny_moe": Session(
+        "tiny_moe",
         "python train.py --config config/base.yaml", 3_000_000_000, before=("python data.py",),
         claim=r"^ *(\d+) \| loss .* \| ([\d.]+) s$", claims_seconds=True,
     ),
     "ddp_gpt": Session(
+        "ddp_gpt",
         "torchrun --standalone --nproc_per_node=2 train.py", 3_000_000_000, before=("python prepare.py",),
         claim=r"^step +(\d+) \| .* \| ([\d,]+) bytes/s",
     ),
     "hf_trainer": Session(
+        "hf_trainer",
         "python train.py --output_dir out --max_steps 500 --per_device_train_batch_size 2"
         " --gradient_accumulation_steps 2 --gradient_checkpointing True --optim adamw_torch"
         " --learning_rate 2e-3 --lr_scheduler_type cosine --warmup_steps 20 --weight_decay 0.1"
         " --logging_steps 1 --save_strategy no --report_to none",
         6_000_000_000,
     ),
+    "tiny_gpt-second": Session(
+        "tiny_gpt",
+        "python train.py --n-layer 3 --block-size 192 --n-embd 96 --batch-size 2 --grad-accum 2 --seed 7"
+        " --lr 3e-4",
+        4_000_000_000, before=("python data.py",), claim=r"^step +(\d+) .* ([\d,.a-z-]+) tokens/s",
+    ),
 }  # fmt: skip
+SECOND = ("tiny_gpt-second",)
 WARMUP, MEASURED, BLOCKS = 3, 8, 4
 
 
@@ -109,7 +123,7 @@ class Silent:
 def main() -> None:
     """Launch what is wanted and was not launched yet, then write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--example", choices=SESSIONS, action="append")
+    parser.add_argument("--workload", choices=SESSIONS, action="append")
     parser.add_argument("--only", action="append", default=[], help="a specimen's name")
     parser.add_argument("--honest-launches", type=int, default=4, help="of each honest specimen")
     parser.add_argument("--minutes", type=float, default=1e6, help="start no launch after these")
@@ -119,17 +133,18 @@ def main() -> None:
     until = time.monotonic() + 60 * args.minutes
     corpus = [each for each in read_corpus() if not args.only or each.name in args.only]
     PLACE.mkdir(parents=True, exist_ok=True)
-    for example in args.example or SESSIONS:
+    for workload in args.workload or [each for each in SESSIONS if each not in SECOND]:
+        example = SESSIONS[workload].example
         mine = [each for each in corpus if each.example == example and not each.unmeasured]
         if args.rejudge:
-            rejudge(example)
+            rejudge(workload)
         elif mine and time.monotonic() < until:
-            with Bench(example).opened(mine) as bench:
+            with Bench(workload).opened(mine) as bench:
                 if args.confirm:
                     bench.confirm(mine, until=until)
                 else:
                     bench.run(mine, honest_launches=args.honest_launches, until=until)
-    write_report(REPORT, read_corpus(), rows(), about=SESSIONS)
+    write_report(REPORT, read_corpus(), rows(), about=SESSIONS, second=SECOND)
 
 
 def rows() -> list[Row]:
@@ -138,7 +153,7 @@ def rows() -> list[Row]:
     found = {}
     for line in lines:
         row = Row(**json.loads(line))
-        found[row.example, row.trial] = row
+        found[row.workload, row.trial] = row
     return list(found.values())
 
 
@@ -150,14 +165,14 @@ def record(row: Row) -> None:
 
 @dataclass
 class Bench:
-    """One example under its contract."""
+    """One example under a contract."""
 
-    example: str
+    workload: str
 
     @contextmanager
     def opened(self, specimens: list[Specimen]) -> Iterator[Bench]:
         """Lock and measure the example where that was not done, and introduce the specimens."""
-        place = prepare(self.example, PLACE / self.example)
+        place = prepare(self.workload, PLACE / self.workload)
         with open_workspace(place, command="bench") as workspace:
             diagnose(workspace, tell=say)
             self.workspace = workspace
@@ -173,7 +188,7 @@ class Bench:
 
     def run(self, specimens: list[Specimen], *, honest_launches: int, until: float) -> None:
         """Launch false ones once, then honest ones in turns, the reference now and then."""
-        for number, specimen in enumerate(wanted(specimens, honest_launches)):
+        for number, specimen in enumerate(wanted(specimens, honest_launches, self.workload)):
             if time.monotonic() > until:
                 return
             if number % BETWEEN == 0:
@@ -183,7 +198,7 @@ class Bench:
 
     def confirm(self, specimens: list[Specimen], *, until: float) -> None:
         """Put false specimens that a screening let pass through a confirmation, as `apply` does."""
-        latest = {row.specimen: row for row in rows() if row.example == self.example}
+        latest = {row.specimen: row for row in rows() if row.workload == self.workload}
         for specimen in specimens:
             row = latest.get(specimen.name)
             current = row is not None and row.digest == digest_of(specimen)
@@ -203,7 +218,10 @@ class Bench:
         return next(
             each
             for each in read_corpus()
-            if each.example == self.example and each.honest and not each.edits and not each.knobs
+            if each.example == SESSIONS[self.workload].example
+            and each.honest
+            and not each.edits
+            and not each.knobs
         )
 
     def launch(self, specimen: Specimen) -> None:
@@ -246,7 +264,7 @@ class Bench:
         if trial.outcome is Outcome.REFUSED:
             update_s = self.unjudged_update_s(specimen)
         return Row(
-            specimen=specimen.name, example=self.example, digest=digest_of(specimen),
+            specimen=specimen.name, workload=self.workload, digest=digest_of(specimen),
             trial=trial.trial_id, outcome=trial.outcome.value, reason=trial.reason,
             update_s=update_s, reference_s=reference_s, claimed=self.claimed(trial),
             repeats=repeats, wall_s=trial.wall_s, sandbox=trial.sandbox, **judged(verdict, trial),
@@ -262,7 +280,7 @@ class Bench:
 
     def claimed(self, trial: Trial) -> float | None:
         """Give the speedup that the program's own log claims, at the same update."""
-        session, plain = SESSIONS[self.example], self.reference_trial()
+        session, plain = SESSIONS[self.workload], self.reference_trial()
         mine, theirs = (claims_in(self.workspace, each, session.claim) for each in (trial, plain))
         shared = sorted(set(mine) & set(theirs) - {0})
         if not shared or not theirs[shared[-1]] or not mine[shared[-1]]:
@@ -278,16 +296,20 @@ class Bench:
 
     def unjudged_update_s(self, specimen: Specimen) -> float | None:
         """Launch it under a contract that lets a patch edit anything; nobody judges that."""
-        place = prepare(self.example, PLACE / f"{self.example}-open", editable=("**",))
+        place = prepare(self.workload, PLACE / f"{self.workload}-open", editable=("**",))
         with open_workspace(place, command="bench") as workspace:
             patches = {specimen.name: specimen.patch} if specimen.patch else {}
             request = self.request_of(specimen, workspace)
             return measured_update_s(workspace, perform_trial(workspace, request, patches=patches))
 
 
-def wanted(specimens: list[Specimen], honest_launches: int) -> Iterator[Specimen]:
+def wanted(specimens: list[Specimen], honest_launches: int, workload: str) -> Iterator[Specimen]:
     """Give what is still to be launched: false ones first, then honest ones round by round."""
-    done = [(row.specimen, row.digest) for row in rows() if row.stage == "screen"]
+    done = [
+        (row.specimen, row.digest)
+        for row in rows()
+        if row.stage == "screen" and row.workload == workload
+    ]
     counts = {each.name: done.count((each.name, digest_of(each))) for each in specimens}
     yield from (each for each in specimens if not each.honest and not counts[each.name])
     for number in range(honest_launches):
@@ -329,15 +351,15 @@ def claims_in(workspace: Workspace, trial: Trial, pattern: str) -> dict[int, flo
     return {int(step): float(value.replace(",", "")) for step, value in found}
 
 
-def rejudge(example: str) -> None:
-    """Judge every stored launch of an example again, by today's rules and today's specimens."""
-    place = PLACE / example
+def rejudge(workload: str) -> None:
+    """Judge every stored launch of a workload again, by today's rules and today's specimens."""
+    place = PLACE / workload
     if not (place / ".infrarsi").exists():
         return
     workspace = read_workspace(place)
     history = History.of(workspace.ledger.events)
     for row in rows():
-        trial = history.trials.get(row.trial) if row.example == example else None
+        trial = history.trials.get(row.trial) if row.workload == workload else None
         if trial is None or trial.outcome is not Outcome.OK or row.stage == "confirm":
             continue
         again = judged(screen(workspace, history, trial), trial)
@@ -346,14 +368,14 @@ def rejudge(example: str) -> None:
             say(f"{row.specimen} ({row.trial}): {row.ruling} -> {again['ruling']}")
 
 
-def prepare(example: str, place: Path, *, editable: tuple[str, ...] = ()) -> Path:
+def prepare(workload: str, place: Path, *, editable: tuple[str, ...] = ()) -> Path:
     """Copy an example's tracked files into a repository of its own, commit and lock them."""
     if (place / "infrarsi.yaml").exists():
         return place
     shutil.rmtree(place, ignore_errors=True)
-    source = ROOT / "examples" / example
+    session = SESSIONS[workload]
+    source = ROOT / "examples" / session.example
     shutil.copytree(source, place, ignore=shutil.ignore_patterns("data", "out", "__pycache__"))
-    session = SESSIONS[example]
     for command in (
         "git init --quiet --initial-branch=main",
         "git add -A",

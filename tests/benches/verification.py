@@ -21,7 +21,7 @@ class Row:
     """One judged launch."""
 
     specimen: str
-    example: str
+    workload: str
     digest: str
     trial: str
     outcome: str
@@ -98,20 +98,31 @@ def clustered_interval(clusters: Sequence[tuple[int, int]]) -> tuple[float, floa
 
 
 def write_report(
-    place: Path, corpus: Sequence[Specimen], rows: Sequence[Row], *, about: Mapping[str, Any]
+    place: Path,
+    corpus: Sequence[Specimen],
+    rows: Sequence[Row],
+    *,
+    about: Mapping[str, Any],
+    second: Sequence[str],
 ) -> None:
     """Put the measured part between its marks, and leave the rest of the file as it is."""
     text = place.read_text() if place.exists() else f"# Verification\n\n{BEGIN}\n{END}\n"
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
-    place.write_text(f"{before}{BEGIN}\n{measured(corpus, rows, about)}{END}{after}")
+    place.write_text(f"{before}{BEGIN}\n{measured(corpus, rows, about, second=second)}{END}{after}")
 
 
-def measured(corpus: Sequence[Specimen], rows: Sequence[Row], about: Mapping[str, Any]) -> str:
+def measured(
+    corpus: Sequence[Specimen],
+    rows: Sequence[Row],
+    about: Mapping[str, Any],
+    *,
+    second: Sequence[str],
+) -> str:
     """Write everything that was measured."""
-    by_name: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        by_name[row.specimen].append(row)
+    elsewhere = [row for row in rows if row.workload in second]
+    rows = [row for row in rows if row.workload not in second]
+    by_name = _by_name(rows)
     false = [each for each in corpus if not each.honest and not each.unmeasured]
     honest = [each for each in corpus if each.honest]
     sandboxes = sorted({row.sandbox for row in rows if row.sandbox})
@@ -128,7 +139,43 @@ def measured(corpus: Sequence[Specimen], rows: Sequence[Row], about: Mapping[str
         "### Written, and not measured here",
         _unmeasured([each for each in corpus if each.unmeasured]),
     ]
+    for workload in second:
+        there = [row for row in elsewhere if row.workload == workload]
+        if there:
+            parts += ["## The same on another workload", _elsewhere(workload, corpus, there, about)]
     return "\n\n".join(parts) + "\n"
+
+
+def _by_name(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row.specimen].append(row)
+    return found
+
+
+def _elsewhere(
+    workload: str, corpus: Sequence[Specimen], rows: Sequence[Row], about: Mapping[str, Any]
+) -> str:
+    """Write the rates of another contract, and whatever ended otherwise than it should."""
+    by_name = _by_name(rows)
+    mine = [each for each in corpus if each.example == about[workload].example]
+    false = [each for each in mine if not each.honest and not each.unmeasured]
+    honest = [each for each in mine if each.honest]
+    odd = [
+        each
+        for each in false
+        if (row := _deciding(each, by_name)) is not None and row.ruling != "fail"
+    ]
+    return "\n\n".join([
+        f"`{about[workload].command}`, {len(rows)} launches. No threshold was set by hand: what is allowed comes "
+        "from its own null launches. Some specimens were written for the shapes of the first workload, and do "
+        "not run here.",
+        _rates(false, honest, by_name),
+        _false_table(odd, by_name) if odd else "Every false specimen that ran was refused.",
+        _honest_table(
+            [each for each in honest if not all(row.accepted for row in by_name[each.name])], by_name
+        ),
+    ])  # fmt: skip
 
 
 def _deciding(specimen: Specimen, by_name: Mapping[str, list[Row]]) -> Row | None:
