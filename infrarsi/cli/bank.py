@@ -23,7 +23,7 @@ _Places = Annotated[list[Path], typer.Argument(help="Packs, or folders of packs.
 
 
 def _folder(named: Path | None, *, shipped_ones: bool = False) -> Path:
-    from infrarsi.stages.recall import banks_of, folder_of, shipped
+    from infrarsi.stages.experience.recall import banks_of, folder_of, shipped
 
     return shipped() if shipped_ones else folder_of(banks_of(named, off=False))
 
@@ -67,7 +67,7 @@ def recall(directory: Where = Path(), bank: BankFolder = None, as_json: AsJson =
     """Say what a search would start from here, and how alike the packs are."""
     from infrarsi.render.bank import recollection_lines
     from infrarsi.stages.bank import recalled
-    from infrarsi.stages.recall import Banks
+    from infrarsi.stages.experience.recall import Banks
     from infrarsi.stages.workspace import read_workspace
 
     folder = _folder(bank)
@@ -113,7 +113,7 @@ def import_packs(
 ) -> None:
     """Take packs into your bank; what it holds of the same searches is joined with them."""
     from infrarsi.errors import UsageError
-    from infrarsi.stages.recall import shipped as shipped_ones
+    from infrarsi.stages.experience.recall import shipped as shipped_ones
 
     chosen = [*(places or ()), *([shipped_ones()] if shipped else [])]
     if not chosen:

@@ -88,7 +88,7 @@ def bench(
 
 def _score_models(table: Path, folder: Path, *, seeds: int, formulas: bool, as_json: bool) -> None:
     from infrarsi.render.bench_models import models_markdown
-    from infrarsi.stages.bench_models import bench_models
+    from infrarsi.stages.tables.models import bench_models
 
     report, files = bench_models(table, seeds=seeds, output=folder, formulas=formulas, tell=say)
     if as_json:

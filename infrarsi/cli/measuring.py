@@ -154,12 +154,12 @@ def run(
     from rich.console import Console
 
     from infrarsi.render.live import SearchView
-    from infrarsi.stages.expect import expect
-    from infrarsi.stages.forecast import forecast_lines
-    from infrarsi.stages.recall import banks_of
+    from infrarsi.stages.experience.recall import banks_of
     from infrarsi.stages.run import run_search
+    from infrarsi.stages.searching.expect import expect
+    from infrarsi.stages.searching.forecast import forecast_lines
+    from infrarsi.stages.searching.view import SearchWatcher
     from infrarsi.stages.status import outcome_in_words, search_in_short
-    from infrarsi.stages.view import SearchWatcher
     from infrarsi.stages.workspace import open_workspace, read_workspace
 
     banks = banks_of(bank, off=no_bank)

@@ -59,8 +59,8 @@ def apply(
     """Confirm the winner back to back with the reference, and put it on a branch."""
     from infrarsi.render.console import verdict_lines
     from infrarsi.stages import apply as stage
-    from infrarsi.stages.limits import Limits
-    from infrarsi.stages.recall import banks_of, remember
+    from infrarsi.stages.confirming.limits import Limits
+    from infrarsi.stages.experience.recall import banks_of, remember
     from infrarsi.stages.workspace import open_workspace
 
     if sign is not None and unsigned:

@@ -21,21 +21,18 @@ from infrarsi.records.promotion import Promotion
 from infrarsi.records.statement import PROMOTION_NAMESPACE
 from infrarsi.records.trial import Trial
 from infrarsi.records.verdict import Ruling, Verdict
-from infrarsi.stages.branch import make_branch, remove_branch
-from infrarsi.stages.course import plan_course
-from infrarsi.stages.doctor import require_baseline
-from infrarsi.stages.history import History
-from infrarsi.stages.horizon import refuse_unless_no_worse, run_course
-from infrarsi.stages.judging import confirmation_of, rows_of
-from infrarsi.stages.limits import Limits, Meter
-from infrarsi.stages.replays import (
+from infrarsi.stages.confirming.branch import make_branch, remove_branch
+from infrarsi.stages.confirming.course import plan_course
+from infrarsi.stages.confirming.horizon import refuse_unless_no_worse, run_course
+from infrarsi.stages.confirming.limits import Limits, Meter
+from infrarsi.stages.confirming.replays import (
     Pair,
     draw_pairs,
     forget_kept,
     keep_for,
     replay_kept,
 )
-from infrarsi.stages.sessions import (
+from infrarsi.stages.confirming.sessions import (
     Blocks,
     Sitting,
     conclude,
@@ -43,7 +40,10 @@ from infrarsi.stages.sessions import (
     set_caches_aside,
     sitting_for,
 )
-from infrarsi.stages.trial import Request, perform_trial
+from infrarsi.stages.doctor import require_baseline
+from infrarsi.stages.history import History
+from infrarsi.stages.judging import confirmation_of, rows_of
+from infrarsi.stages.launching.trial import Request, perform_trial
 from infrarsi.stages.workspace import Workspace
 
 ARMS = {"A": "reference", "B": "winner"}

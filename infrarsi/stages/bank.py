@@ -12,9 +12,9 @@ from infrarsi.bank.packs import read_pack, write_pack
 from infrarsi.errors import UsageError
 from infrarsi.records.experience import AtomBelief, Pack, Source
 from infrarsi.search.recollection import recollect
+from infrarsi.stages.experience.learn import pack_of
+from infrarsi.stages.experience.recall import Banks, experience_for, packs_in
 from infrarsi.stages.history import History
-from infrarsi.stages.learn import pack_of
-from infrarsi.stages.recall import Banks, experience_for, packs_in
 from infrarsi.stages.workspace import Workspace
 
 

@@ -16,9 +16,9 @@ from infrarsi.render.bench import bench_markdown
 from infrarsi.render.bench_plot import bench_svg
 from infrarsi.search import STRATEGIES
 from infrarsi.search.strategies import OURS
-from infrarsi.stages.other_tasks import OtherTasks, shift_constants
-from infrarsi.stages.replaying import Pool, pool_of, replay
-from infrarsi.stages.standings import budgets_of, standings_of
+from infrarsi.stages.tables.other_tasks import OtherTasks, shift_constants
+from infrarsi.stages.tables.replaying import Pool, pool_of, replay
+from infrarsi.stages.tables.standings import budgets_of, standings_of
 from infrarsi.store.table import Table, TableTask, read_table
 
 _JOURNAL = "replays.jsonl"

@@ -20,12 +20,12 @@ from infrarsi.records.candidate import Candidate
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.machine import Machine, differences
 from infrarsi.records.trial import Outcome, Trial
-from infrarsi.stages.calibration import calibrate
-from infrarsi.stages.controls import try_controls
+from infrarsi.stages.calibrating.calibration import calibrate
+from infrarsi.stages.calibrating.controls import try_controls
+from infrarsi.stages.calibrating.reference import refuse_failed_reference, refuse_unseen_metrics
 from infrarsi.stages.history import History
-from infrarsi.stages.packages import imports_of, packages_changed, packages_now
-from infrarsi.stages.reference import refuse_failed_reference, refuse_unseen_metrics
-from infrarsi.stages.trial import Request, evidence_of, perform_trial
+from infrarsi.stages.launching.packages import imports_of, packages_changed, packages_now
+from infrarsi.stages.launching.trial import Request, evidence_of, perform_trial
 from infrarsi.stages.workspace import Workspace
 
 AA_LAUNCHES = 4

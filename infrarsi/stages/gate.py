@@ -20,24 +20,24 @@ from infrarsi.records.gate import GateCheck, GateReport
 from infrarsi.records.plan import Contract
 from infrarsi.records.statement import FOLDER, STATEMENT
 from infrarsi.records.verdict import Ruling, Verdict
-from infrarsi.stages.gate_bundle import read_bundle
-from infrarsi.stages.gate_evidence import (
+from infrarsi.stages.gating.bundle import read_bundle
+from infrarsi.stages.gating.evidence import (
     check_baseline,
     check_launches,
     check_schedule,
     check_statement,
     check_verdict,
 )
-from infrarsi.stages.gate_opened import Change, Opened, laid_open, read_change
-from infrarsi.stages.gate_signatures import Signatures
-from infrarsi.stages.gate_trees import (
+from infrarsi.stages.gating.opened import Change, Opened, laid_open, read_change
+from infrarsi.stages.gating.rerun import prepare_revert, rerun_change, rerun_standing
+from infrarsi.stages.gating.signatures import Signatures
+from infrarsi.stages.gating.trees import (
     check_base,
     check_changes,
     check_patch,
     check_ran,
     check_standing,
 )
-from infrarsi.stages.rerun import prepare_revert, rerun_change, rerun_standing
 from infrarsi.store.contract import CONTRACT_FILE, parse_contract
 
 Question = tuple[str, Callable[[Opened], str]]

@@ -22,21 +22,21 @@ from infrarsi.records.evidence import Evidence
 from infrarsi.records.plan import Contract, Lock, Plan
 from infrarsi.records.task import ConfigKey, Memory, Numerics, Surface, Task, Window, Workload
 from infrarsi.records.trial import Trial
-from infrarsi.stages.batch import seen_batch
-from infrarsi.stages.caveats import (
+from infrarsi.stages.calibrating.reference import (
+    metrics_seen,
+    refuse_failed_reference,
+    refuse_unseen_metrics,
+)
+from infrarsi.stages.drafting.batch import seen_batch
+from infrarsi.stages.drafting.caveats import (
     caveats,
     named_inputs,
     refuse_machines,
     refuse_notebooks,
     script_of,
 )
-from infrarsi.stages.reference import (
-    metrics_seen,
-    refuse_failed_reference,
-    refuse_unseen_metrics,
-)
-from infrarsi.stages.settings import draft_settings, read_program
-from infrarsi.stages.trial import Request, evidence_of, perform_trial
+from infrarsi.stages.drafting.settings import draft_settings, read_program
+from infrarsi.stages.launching.trial import Request, evidence_of, perform_trial
 from infrarsi.stages.workspace import STATE_FOLDER, Workspace
 from infrarsi.store.artifacts import Artifacts
 from infrarsi.store.contract import CONTRACT_FILE, hash_files, read_contract, write_contract

@@ -17,7 +17,7 @@ from infrarsi.records.task import Task
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Verdict
 from infrarsi.stages.history import History
-from infrarsi.stages.trial import Keeper, evidence_of, source_of
+from infrarsi.stages.launching.trial import Keeper, evidence_of, source_of
 from infrarsi.stages.workspace import Workspace
 
 

@@ -14,9 +14,9 @@ from infrarsi.errors import InconclusiveError, LedgerError, RejectedError
 from infrarsi.judge.rules import CHANGES, RULES
 from infrarsi.records.recheck import CheckChange, NotJudged, Recheck, Rejudged, RulesGroup
 from infrarsi.records.verdict import Finding, Layer, Ruling, Verdict
-from infrarsi.stages.docket import Docket, Judged
 from infrarsi.stages.naming import words_of
-from infrarsi.stages.rejudging import Bench
+from infrarsi.stages.rejudging.anew import Bench
+from infrarsi.stages.rejudging.docket import Docket, Judged
 from infrarsi.stages.workspace import Workspace, read_workspace
 
 _Reached: TypeAlias = tuple[Judged, Verdict]

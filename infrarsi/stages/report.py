@@ -31,16 +31,16 @@ from infrarsi.records.verdict import Ruling, Verdict
 from infrarsi.render.checks import told_of
 from infrarsi.render.html import render_html
 from infrarsi.render.markdown import render_markdown
-from infrarsi.stages.cost import cost_of
-from infrarsi.stages.credit import credits_of, idea_rows, language_calls
 from infrarsi.stages.doctor import phase_share
+from infrarsi.stages.experience.recall import experience_used
 from infrarsi.stages.history import Confirmation, History, Screening
-from infrarsi.stages.knob_effects import ignored_knobs
+from infrarsi.stages.launching.trial import evidence_of
 from infrarsi.stages.naming import words_of
-from infrarsi.stages.recall import experience_used
-from infrarsi.stages.recurring import session_rows, sessions_in_words
+from infrarsi.stages.reporting.cost import cost_of
+from infrarsi.stages.reporting.credit import credits_of, idea_rows, language_calls
+from infrarsi.stages.reporting.knob_effects import ignored_knobs
+from infrarsi.stages.reporting.recurring import session_rows, sessions_in_words
 from infrarsi.stages.spending import trial_usd
-from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.ledger import now
 

@@ -6,17 +6,17 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from infrarsi.propose.language.consultant import Consultant
-from infrarsi.stages.ask import ask, open_consultant
-from infrarsi.stages.asking import Ask
 from infrarsi.stages.doctor import require_baseline
-from infrarsi.stages.expect import estimate
+from infrarsi.stages.experience.recall import NO_BANKS, Banks, recall, remember
 from infrarsi.stages.history import History
 from infrarsi.stages.judging import measured_update_s, screen
-from infrarsi.stages.propose import propose
-from infrarsi.stages.recall import NO_BANKS, Banks, recall, remember
+from infrarsi.stages.launching.trial import perform_trial
+from infrarsi.stages.searching.ask import ask, open_consultant
+from infrarsi.stages.searching.asking import Ask
+from infrarsi.stages.searching.expect import estimate
+from infrarsi.stages.searching.propose import propose
+from infrarsi.stages.searching.steps import Choose, Judge, Launch, Step, next_step
 from infrarsi.stages.spending import refuse_unknown_price
-from infrarsi.stages.steps import Choose, Judge, Launch, Step, next_step
-from infrarsi.stages.trial import perform_trial
 from infrarsi.stages.workspace import Workspace
 
 

@@ -17,14 +17,14 @@ from infrarsi.records.shown import ArtifactShown, KnobShown, MarkShown, PatchSho
 from infrarsi.records.task import Task, Window
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Finding
-from infrarsi.stages.candidate_diff import diff_of
-from infrarsi.stages.controls import KINDS
-from infrarsi.stages.docket import Docket, Filed, Judged
+from infrarsi.stages.calibrating.controls import KINDS
 from infrarsi.stages.doctor import phase_share
+from infrarsi.stages.launching.trial import evidence_of
 from infrarsi.stages.naming import words_of
-from infrarsi.stages.rejudging import Bench
+from infrarsi.stages.rejudging.anew import Bench
+from infrarsi.stages.rejudging.docket import Docket, Filed, Judged
+from infrarsi.stages.reporting.candidate_diff import diff_of
 from infrarsi.stages.spending import trial_usd
-from infrarsi.stages.trial import evidence_of
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.artifacts import Artifacts
 

@@ -11,9 +11,9 @@ from infrarsi.records.estimate import Estimate
 from infrarsi.records.plan import Plan
 from infrarsi.render import numbers
 from infrarsi.stages.history import History
-from infrarsi.stages.knob_effects import ignored_knobs, in_words
 from infrarsi.stages.naming import words_of
-from infrarsi.stages.recurring import sessions_in_words
+from infrarsi.stages.reporting.knob_effects import ignored_knobs, in_words
+from infrarsi.stages.reporting.recurring import sessions_in_words
 from infrarsi.stages.spending import bill, num_screened, spent_s
 from infrarsi.stages.workspace import Workspace
 

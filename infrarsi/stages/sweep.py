@@ -21,11 +21,11 @@ from infrarsi.search.lattice import Lattice
 from infrarsi.stages.doctor import require_baseline
 from infrarsi.stages.history import History, Screening
 from infrarsi.stages.judging import measured_update_s, screen
+from infrarsi.stages.launching.trial import Request, perform_trial
 from infrarsi.stages.measured import status_of
 from infrarsi.stages.naming import words_of
-from infrarsi.stages.parts import space_of
-from infrarsi.stages.propose import propose
-from infrarsi.stages.trial import Request, perform_trial
+from infrarsi.stages.searching.parts import space_of
+from infrarsi.stages.searching.propose import propose
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.table import written
 

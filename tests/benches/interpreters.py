@@ -33,7 +33,7 @@ from infrarsi.execute.choosing import locate, ours
 from infrarsi.execute.interpreter import Interpreter, look, require_training
 from infrarsi.records.evidence import Evidence, read_evidence
 from infrarsi.stages.history import History
-from infrarsi.stages.trial import evidence_of
+from infrarsi.stages.launching.trial import evidence_of
 from infrarsi.stages.workspace import read_workspace
 from infrarsi.witness import ENTRY, SCHEMA, VARIABLE
 

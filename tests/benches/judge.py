@@ -45,9 +45,9 @@ from infrarsi.stages.doctor import diagnose  # noqa: E402
 from infrarsi.stages.history import History  # noqa: E402
 from infrarsi.stages.init import Draft, lock_task  # noqa: E402
 from infrarsi.stages.judging import measured_update_s, screen  # noqa: E402
+from infrarsi.stages.launching.trial import Request, perform_trial  # noqa: E402
 from infrarsi.stages.run import perform  # noqa: E402
-from infrarsi.stages.steps import Judge, Launch  # noqa: E402
-from infrarsi.stages.trial import Request, perform_trial  # noqa: E402
+from infrarsi.stages.searching.steps import Judge, Launch  # noqa: E402
 from infrarsi.stages.workspace import Workspace, open_workspace, read_workspace  # noqa: E402
 from infrarsi.store.contract import CONTRACT_FILE, write_contract  # noqa: E402
 

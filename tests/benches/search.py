@@ -18,8 +18,8 @@ from infrarsi.records.bench import BenchPlan, BenchReport
 from infrarsi.render.bench import plan_in_words, standings_table
 from infrarsi.render.bench_models import models_markdown
 from infrarsi.stages.bench import bench
-from infrarsi.stages.bench_models import bench_models
-from infrarsi.stages.replaying import pool_of
+from infrarsi.stages.tables.models import bench_models
+from infrarsi.stages.tables.replaying import pool_of
 from infrarsi.store.table import Table, read_table
 
 ROOT = Path(__file__).parents[2]

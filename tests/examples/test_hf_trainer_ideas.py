@@ -10,7 +10,7 @@ import pytest
 from infrarsi.execute.repository import find_repository
 from infrarsi.propose.patchbook import default_book, propose_patches
 from infrarsi.records.task import Numerics, Surface
-from infrarsi.stages.settings import draft_settings, read_program
+from infrarsi.stages.drafting.settings import draft_settings, read_program
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hf_trainer"
 

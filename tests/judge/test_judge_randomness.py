@@ -19,7 +19,7 @@ from synthetic_training import (
 from infrarsi.judge.decide import judge_screen
 from infrarsi.judge.randomness import STIRRED, is_stirred, randomness_of
 from infrarsi.records.baseline import Control, Randomness
-from infrarsi.stages.calibration import calibrate
+from infrarsi.stages.calibrating.calibration import calibrate
 
 trained = cache(evidence_of)
 DRAWN = ("loss", "grad_norm", "update_norm")

@@ -313,7 +313,7 @@ def test_the_key_stands_in_no_word_about_the_endpoint():
 
 def test_the_clients_are_not_loaded_by_the_command_line():
     script = (
-        "import sys, infrarsi.stages.run, infrarsi.stages.ask\n"
+        "import sys, infrarsi.stages.run, infrarsi.stages.searching.ask\n"
         "print(*sorted({'openai', 'anthropic'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,

@@ -30,7 +30,7 @@ from infrarsi.records.promotion import Promotion
 from infrarsi.records.replayed import ReplaySlot
 from infrarsi.records.task import Flag, Knob, Memory, Surface, Task
 from infrarsi.records.trial import Outcome, Trial
-from infrarsi.stages.calibration import calibrate
+from infrarsi.stages.calibrating.calibration import calibrate
 from infrarsi.stages.history import History
 from infrarsi.stages.judging import (
     confirmation_of,

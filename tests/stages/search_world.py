@@ -13,7 +13,7 @@ from infrarsi.records.task import Flag, Knob, Memory, Surface, Task
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Finding, Ruling, Verdict
 from infrarsi.stages.history import History
-from infrarsi.stages.steps import Choose, Judge, Launch, next_step
+from infrarsi.stages.searching.steps import Choose, Judge, Launch, next_step
 
 CAPACITY = 1_000_000_000
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)

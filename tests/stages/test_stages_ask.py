@@ -11,8 +11,8 @@ from infrarsi.propose.language.endpoint import endpoint_of
 from infrarsi.records.candidate import Candidate, Edit, Patch
 from infrarsi.records.plan import Contract, Language, Lock, Plan
 from infrarsi.records.task import Flag, Knob, Memory, Surface, Task
-from infrarsi.stages.ask import ask, open_consultant
 from infrarsi.stages.history import History
+from infrarsi.stages.searching.ask import ask, open_consultant
 from infrarsi.stages.workspace import read_workspace
 from infrarsi.store.contract import write_contract
 from infrarsi.store.ledger import open_ledger

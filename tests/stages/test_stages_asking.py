@@ -9,10 +9,10 @@ from search_world import World, contract, patch
 from infrarsi.records.asked import Asked, DeclinedIdea, Setting
 from infrarsi.records.candidate import Candidate, Effect
 from infrarsi.records.plan import Language
-from infrarsi.stages.asking import SETTING, TRIALS_BETWEEN_CALLS, Ask
-from infrarsi.stages.credit import credits_of, idea_rows, language_calls
 from infrarsi.stages.history import History
-from infrarsi.stages.steps import Launch, next_step
+from infrarsi.stages.reporting.credit import credits_of, idea_rows, language_calls
+from infrarsi.stages.searching.asking import SETTING, TRIALS_BETWEEN_CALLS, Ask
+from infrarsi.stages.searching.steps import Launch, next_step
 
 
 def asked(outcome="ok", **fields):

@@ -4,7 +4,7 @@ import pytest
 
 from infrarsi.records.evidence import Evidence, UpdateSeen
 from infrarsi.records.task import Flag, Knob, Surface
-from infrarsi.stages.batch import seen_batch
+from infrarsi.stages.drafting.batch import seen_batch
 
 
 def surface(batch=8, accumulation=2, names=("batch_size", "grad_accum")):

@@ -9,7 +9,7 @@ from measured_tables import SIDECAR, changed, rows_of, write_table
 from infrarsi.errors import TableError, UsageError
 from infrarsi.records.bench import BenchPlan
 from infrarsi.stages.bench import bench
-from infrarsi.stages.replaying import pool_of, replay
+from infrarsi.stages.tables.replaying import pool_of, replay
 from infrarsi.store.table import read_table
 
 

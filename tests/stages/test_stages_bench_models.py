@@ -6,7 +6,7 @@ import pytest
 from measured_tables import rows_of, write_table
 
 from infrarsi.errors import TableError
-from infrarsi.stages.bench_models import bench_models
+from infrarsi.stages.tables.models import bench_models
 
 
 @pytest.fixture(scope="module")

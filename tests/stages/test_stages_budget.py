@@ -9,8 +9,8 @@ from search_world import World, contract, gpus, machine
 
 from infrarsi.records.plan import Budget
 from infrarsi.stages.measured import REDUCED
+from infrarsi.stages.searching.steps import Choose, Judge, Launch, next_step
 from infrarsi.stages.spending import bill, num_screened, spent_s
-from infrarsi.stages.steps import Choose, Judge, Launch, next_step
 
 
 def launches(history):

@@ -3,7 +3,7 @@
 import pytest
 
 from infrarsi.errors import UsageError
-from infrarsi.stages.caveats import named_inputs, refuse_machines
+from infrarsi.stages.drafting.caveats import named_inputs, refuse_machines
 
 
 @pytest.fixture

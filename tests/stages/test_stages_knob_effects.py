@@ -8,8 +8,8 @@ from infrarsi.execute.repository import Repository
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.plan import Lock
 from infrarsi.stages.history import History
-from infrarsi.stages.knob_effects import ignored_knobs, in_words
 from infrarsi.stages.report import build_report
+from infrarsi.stages.reporting.knob_effects import ignored_knobs, in_words
 from infrarsi.stages.status import read_status, status_in_words
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.ledger import open_ledger

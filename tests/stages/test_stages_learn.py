@@ -17,10 +17,10 @@ from infrarsi.cli import app
 from infrarsi.errors import BankError, UsageError
 from infrarsi.records.experience import Experience
 from infrarsi.stages.bank import exported, forgotten, joined, shown
-from infrarsi.stages.described import hardware_of
+from infrarsi.stages.experience.described import hardware_of
+from infrarsi.stages.experience.learn import lessons_of, pack_of
+from infrarsi.stages.experience.recall import Banks, banks_of, experience_used, recall, remember
 from infrarsi.stages.history import History
-from infrarsi.stages.learn import lessons_of, pack_of
-from infrarsi.stages.recall import Banks, banks_of, experience_used, recall, remember
 from infrarsi.store.ledger import open_ledger
 
 SKIP = Recipe(skip_layer=True)

@@ -7,7 +7,7 @@ import pytest
 from search_world import World, contract, gpus, machine
 
 from infrarsi.errors import UsageError
-from infrarsi.stages.limits import Limits, Meter
+from infrarsi.stages.confirming.limits import Limits, Meter
 
 PRICES = {"usd_per_gpu_hour": 1800.0}
 """Two of these cost a dollar a second."""

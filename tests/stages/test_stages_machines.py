@@ -6,11 +6,11 @@ import pytest
 from search_world import World, contract, machine
 
 from infrarsi.errors import UsageError
-from infrarsi.stages.cost import cost_of
 from infrarsi.stages.doctor import require_baseline
 from infrarsi.stages.history import History
+from infrarsi.stages.reporting.cost import cost_of
+from infrarsi.stages.searching.steps import Launch
 from infrarsi.stages.spending import bill, spent_s
-from infrarsi.stages.steps import Launch
 
 OLD, NEW = machine(), machine(torch="2.13.0")
 

@@ -9,7 +9,7 @@ import pytest
 from infrarsi.judge.speedup import confirmation_schedule
 from infrarsi.records.candidate import Candidate, Edit, Patch
 from infrarsi.records.task import Window
-from infrarsi.stages.replays import draw_pairs, keep_for, mapping_of
+from infrarsi.stages.confirming.replays import draw_pairs, keep_for, mapping_of
 
 WINDOW = Window(warmup_updates=4, measured_updates=20)
 

@@ -7,10 +7,10 @@ from synthetic_training import Recipe
 from infrarsi.errors import InconclusiveError, UsageError
 from infrarsi.records.plan import Contract, Plan
 from infrarsi.records.verdict import Ruling
+from infrarsi.stages.confirming.sessions import conclude, judge_all, set_caches_aside, sitting_for
 from infrarsi.stages.history import History
 from infrarsi.stages.recheck import recheck
-from infrarsi.stages.recurring import session_rows, sessions_in_words
-from infrarsi.stages.sessions import conclude, judge_all, set_caches_aside, sitting_for
+from infrarsi.stages.reporting.recurring import session_rows, sessions_in_words
 
 PLAN = Plan(confirmation_blocks=2, session_gap_s=0.0)
 

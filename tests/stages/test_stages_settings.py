@@ -7,8 +7,8 @@ import pytest
 from infrarsi.execute.invocation import check_reference, invocation_of
 from infrarsi.execute.repository import find_repository
 from infrarsi.records.task import ConfigKey, Flag, Memory, Override, Surface, Task
-from infrarsi.stages.caveats import script_of
-from infrarsi.stages.settings import draft_settings, read_program
+from infrarsi.stages.drafting.caveats import script_of
+from infrarsi.stages.drafting.settings import draft_settings, read_program
 
 FILES = {
     "train.py": "from lib.options import options\nargs = options().parse_args()\n",

@@ -10,7 +10,7 @@ from judged_ledger import Recipe, Search, copied
 from infrarsi.errors import UsageError
 from infrarsi.records.shown import Shown
 from infrarsi.render.shown import shown_lines
-from infrarsi.stages.docket import Docket
+from infrarsi.stages.rejudging.docket import Docket
 from infrarsi.stages.show import find_trial, show
 
 HACK = Recipe(skip_layer=True)

@@ -7,9 +7,9 @@ from infrarsi.errors import UsageError
 from infrarsi.records.asked import Asked
 from infrarsi.records.plan import Prices
 from infrarsi.records.trial import Outcome
-from infrarsi.stages.cost import cost_of
-from infrarsi.stages.forecast import forecast_lines, forecast_of
 from infrarsi.stages.history import History
+from infrarsi.stages.reporting.cost import cost_of
+from infrarsi.stages.searching.forecast import forecast_lines, forecast_of
 from infrarsi.stages.spending import bill, refuse_unknown_price, spent_s, trial_usd
 
 NOTHING = (None, None)

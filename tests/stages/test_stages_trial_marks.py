@@ -6,7 +6,7 @@ import pytest
 
 from infrarsi.records.candidate import Candidate
 from infrarsi.records.task import Window
-from infrarsi.stages.trial import Request, _witness_options
+from infrarsi.stages.launching.trial import Request, _witness_options
 
 WINDOW = Window(warmup_updates=3, measured_updates=8)
 

@@ -10,8 +10,8 @@ from infrarsi.records.trial import Outcome
 from infrarsi.records.verdict import Finding, Ruling, Verdict
 from infrarsi.stages.history import History
 from infrarsi.stages.measured import REDUCED
-from infrarsi.stages.parts import UNMEASURED
-from infrarsi.stages.steps import Launch, next_step
+from infrarsi.stages.searching.parts import UNMEASURED
+from infrarsi.stages.searching.steps import Launch, next_step
 
 
 @pytest.fixture(scope="module")

@@ -39,12 +39,12 @@ from infrarsi.records.task import Flag, Knob, Memory, Surface, Task, Window
 from infrarsi.records.trial import Outcome, Trial
 from infrarsi.records.verdict import Ruling
 from infrarsi.stages.apply import ARMS, evidence_of_all, judge_blocks, schedule_of
-from infrarsi.stages.branch import make_branch
-from infrarsi.stages.bundle import Place, promoted_files, statement_of
+from infrarsi.stages.confirming.branch import make_branch
+from infrarsi.stages.confirming.bundle import Place, promoted_files, statement_of
+from infrarsi.stages.confirming.sessions import conclude, sitting_for
 from infrarsi.stages.doctor import baseline_of
 from infrarsi.stages.gate import gate
 from infrarsi.stages.history import History
-from infrarsi.stages.sessions import conclude, sitting_for
 from infrarsi.stages.workspace import Workspace
 from infrarsi.store.artifacts import Artifacts
 from infrarsi.store.bundle import pack_evidence, unpack_evidence

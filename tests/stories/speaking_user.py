@@ -7,7 +7,7 @@ import pytest
 
 from infrarsi.records.candidate import Candidate, Edit, Patch
 from infrarsi.stages.init import Draft, lock_task
-from infrarsi.stages.trial import Request
+from infrarsi.stages.launching.trial import Request
 from infrarsi.stages.workspace import open_workspace
 
 SPEAKING = Path(__file__).parent / "speaking"

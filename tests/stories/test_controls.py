@@ -3,8 +3,8 @@
 import pytest
 
 from infrarsi.stages.history import History
+from infrarsi.stages.launching.trial import evidence_of, source_of
 from infrarsi.stages.report import build_report
-from infrarsi.stages.trial import evidence_of, source_of
 from infrarsi.stages.workspace import read_workspace
 from infrarsi.store.ledger import open_ledger, read_ledger
 

@@ -24,7 +24,7 @@ from speaking_user import (
 from infrarsi.errors import ContractError, ReferenceFailedError, RepositoryError, UsageError
 from infrarsi.execute.sandbox import Tier, probe_tier
 from infrarsi.records.trial import Outcome
-from infrarsi.stages.trial import perform_trial, source_of
+from infrarsi.stages.launching.trial import perform_trial, source_of
 
 pytestmark = pytest.mark.training
 

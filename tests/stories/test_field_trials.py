@@ -15,8 +15,8 @@ from infrarsi.records.task import Metric
 from infrarsi.records.trial import Outcome
 from infrarsi.stages.doctor import diagnose
 from infrarsi.stages.history import History
+from infrarsi.stages.launching.trial import perform_trial
 from infrarsi.stages.status import read_status, status_in_words
-from infrarsi.stages.trial import perform_trial
 from infrarsi.stages.workspace import mark_of, read_workspace
 from infrarsi.store.ledger import read_ledger
 

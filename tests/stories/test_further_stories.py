@@ -14,10 +14,10 @@ from infrarsi.records.candidate import Candidate
 from infrarsi.records.plan import Lock
 from infrarsi.records.verdict import Ruling
 from infrarsi.stages.apply import confirm_and_promote
-from infrarsi.stages.course import plan_course
+from infrarsi.stages.confirming.course import plan_course
+from infrarsi.stages.confirming.horizon import refuse_unless_no_worse, run_course
+from infrarsi.stages.confirming.limits import Limits
 from infrarsi.stages.history import History
-from infrarsi.stages.horizon import refuse_unless_no_worse, run_course
-from infrarsi.stages.limits import Limits
 from infrarsi.stages.report import build_report
 from infrarsi.stages.workspace import Workspace, open_workspace
 from infrarsi.store.contract import read_contract

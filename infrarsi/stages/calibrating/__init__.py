@@ -1,0 +1,1 @@
+"""What doctor learns of the reference: its launches, and what the checks see of falsifications."""

@@ -1,0 +1,1 @@
+"""What apply does beyond the meeting: sessions, horizons, replays, the branch and its bundle."""

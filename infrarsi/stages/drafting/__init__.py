@@ -1,0 +1,1 @@
+"""What init finds in a repository, and what it makes of it."""

@@ -1,0 +1,1 @@
+"""What searches teach each other."""

@@ -1,0 +1,1 @@
+"""What the gate looks at, piece by piece."""

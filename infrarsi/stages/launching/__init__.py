@@ -1,0 +1,1 @@
+"""One launch, from a candidate to evidence in the ledger."""

@@ -1,0 +1,1 @@
+"""Stored verdicts, reached anew from what was kept."""

@@ -1,0 +1,1 @@
+"""What report, status and show say that no other room knows."""

@@ -1,0 +1,1 @@
+"""What run does, step by step: choose, ask, propose, take apart, foresee, show."""

@@ -1,0 +1,1 @@
+"""Searches and models replayed on measured tables."""

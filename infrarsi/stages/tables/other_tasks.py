@@ -1,0 +1,79 @@
+"""What other tasks of a table teach of the formulas, and constants that are wrong on purpose."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from infrarsi.records.beliefs import Beliefs
+from infrarsi.records.candidate import Effect
+from infrarsi.records.history import Observation
+from infrarsi.search.learning import learned, pooled
+from infrarsi.search.physics import default_beliefs
+from infrarsi.stages.tables.replaying import pool_of
+from infrarsi.store.table import Table, TableTask
+
+_SIZE = "params_b"
+_FREE = {"scale"}
+"""Coefficients that are no constants of a data sheet."""
+
+
+class OtherTasks:
+    """What every task of a table teaches, each learned once, when it is asked for."""
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._of: dict[str, Beliefs | None] = {}
+
+    def for_task(self, task: TableTask) -> Beliefs | None:
+        """Give what the tasks of other model sizes teach together; ``None`` where nothing."""
+        others = [each for each in self._table.tasks if _is_of_another_size(each, task)]
+        found = [beliefs for each in others if (beliefs := self._beliefs(each)) is not None]
+        return pooled(found) if found else None
+
+    def _beliefs(self, task: TableTask) -> Beliefs | None:
+        if task.name not in self._of:
+            self._of[task.name] = _learned(self._table, task) if task.num_ok else None
+        return self._of[task.name]
+
+
+def _is_of_another_size(one: TableTask, other: TableTask) -> bool:
+    if _SIZE in one.context and _SIZE in other.context:
+        return one.context[_SIZE] != other.context[_SIZE]
+    return one.name != other.name
+
+
+def _learned(table: Table, task: TableTask) -> Beliefs | None:
+    pool = pool_of(table.sidecar, task)
+    observations = [
+        Observation(
+            candidate=pool.candidate_of(row), status=row.status, update_s=row.value,
+            peak_bytes=row.peak_bytes, cost_s=1.0,
+        )
+        for row in pool.rows
+    ]  # fmt: skip
+    return learned(pool.space, observations, pool=pool.points)
+
+
+def shift_constants(beliefs: Beliefs | None, factor: float, *, seed: int) -> Beliefs | None:
+    """Make every constant wrong by a factor, up or down at random."""
+    if factor == 1:
+        return beliefs
+    start, rng = default_beliefs(), np.random.default_rng([seed, 7])
+    known = beliefs or Beliefs()
+    return Beliefs(
+        time=_shifted({**start.time, **known.time}, math.log(factor), rng),
+        memory=_shifted({**start.memory, **known.memory}, math.log(factor), rng),
+    )
+
+
+def _shifted(
+    effects: dict[str, Effect], size: float, rng: np.random.Generator
+) -> dict[str, Effect]:
+    return {
+        name: effect
+        if name in _FREE
+        else effect.model_copy(update={"mean": effect.mean + float(rng.choice([-1, 1])) * size})
+        for name, effect in effects.items()
+    }
