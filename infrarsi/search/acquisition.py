@@ -74,15 +74,12 @@ class Scores:
 
     def where(self, mask: Bools) -> Scores:
         """Give the scores of some of the points."""
-        return Scores(
-            self.points[mask],
-            self.gain[mask],
-            self.optimum[mask],
-            self.p_fits[mask],
-            self.p_accepted[mask],
-            self.cost_s[mask],
-            self.at_most_s[mask],
-        )
+        return Scores(**{name: values[mask] for name, values in vars(self).items()})
+
+    def joined(self, other: Scores) -> Scores:
+        """Give the scores of these points and then of others."""
+        both = {name: [values, vars(other)[name]] for name, values in vars(self).items()}
+        return Scores(**{name: np.concatenate(values) for name, values in both.items()})
 
     def point(self, index: int) -> Point:
         """Give one of the points."""
@@ -233,11 +230,13 @@ class Models(Trials):
         for _ in range(_ROUNDS):
             order = np.argsort(-scores.value)[:_NUM_CENTRES]
             mean_order = np.argsort(-scores.optimum * scores.chance)[:1]
-            climbed = [self.lattice.neighbours(points[i]) for i in (*order, *mean_order)]
-            fresh = self.untried(np.vstack([points, *climbed])) if climbed else points
-            if len(fresh) == len(points):
+            climbed = [self.lattice.neighbours(scores.points[i]) for i in (*order, *mean_order)]
+            known = set(map(tuple, scores.points.tolist()))
+            fresh = self.untried(np.vstack([scores.points[:0], *climbed]))
+            fresh = fresh[[tuple(row) not in known for row in fresh.tolist()]]
+            if not len(fresh):
                 break
-            points, scores = fresh, self.score(fresh)
+            scores = scores.joined(self.score(fresh))
         return scores
 
     def _centres(self) -> list[Point]:

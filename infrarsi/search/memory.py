@@ -120,9 +120,17 @@ class MemoryModel:
         """Tell which points lie beyond any of the others, in the hungry way or against it."""
         if not len(others):
             return np.zeros(len(points), dtype=np.bool_)
-        change = (points[:, None, :] - others[None, :, :]) * way
-        beyond: Bools = np.where(self.signs == 0, change == 0, change * self.signs >= 0)
-        return np.asarray(np.any(np.all(beyond, axis=2), axis=1))
+        signed = self.signs != 0
+        # Of others that are equal where no direction is known, each asks its own points.
+        alike = np.unique(np.vstack([points, others])[:, ~signed], axis=0, return_inverse=True)[1]
+        mine, theirs = np.split(alike.reshape(-1), [len(points)])
+        rank, bounds = (rows[:, signed] * self.signs[signed] * way for rows in (points, others))
+        found = np.zeros(len(points), dtype=np.bool_)
+        for kind in np.intersect1d(mine, theirs):
+            here = np.flatnonzero(mine == kind)
+            beyond = rank[here, None, :] >= bounds[None, theirs == kind, :]
+            found[here] = beyond.all(axis=2).any(axis=1)
+        return found
 
     def _design(self, points: Ints) -> Floats:
         first = np.ones((len(points), 1))
