@@ -37,6 +37,10 @@ def bench(
         bool,
         typer.Option("--experience", help="Start from what the tasks of other sizes teach."),
     ] = False,
+    misled: Annotated[
+        str | None,
+        typer.Option(help="The same, falsified: shuffled, inverted or time-inverted."),
+    ] = None,
     constants: Annotated[
         float, typer.Option(min=0.01, help="Make the formulas' constants wrong by this factor.")
     ] = 1.0,
@@ -65,13 +69,17 @@ def bench(
 
     if formula not in {"on", "off"}:
         raise UsageError(f"--formula cannot be {formula!r}", hint="say --formula on, or off")
+    if misled not in {None, "shuffled", "inverted", "time-inverted"}:
+        raise UsageError(
+            f"--misled cannot be {misled!r}", hint="say shuffled, inverted or time-inverted"
+        )
     folder = output or Path(f"bench-{table.stem}")
     if models:
         _score_models(table, folder, seeds=seeds, formulas=formula == "on", as_json=as_json)
         return
     plan: dict[str, Any] = {
         "trials": trials, "most_share": share or 1.0, "formulas": formula == "on",
-        "beliefs": "experience" if experience else "none", "constants": constants,
+        "beliefs": misled or ("experience" if experience else "none"), "constants": constants,
         "noise_sd": noise, "complete": complete,
     }  # fmt: skip
     report, files = stage.bench(

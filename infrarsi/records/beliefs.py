@@ -13,3 +13,7 @@ class Beliefs(Record):
     """Of the step-time formula: ``compute``, ``traffic``, ``gradients``, ..."""
     memory: dict[str, Effect] = {}
     """Of the peak-memory formula: ``optimizer``, ``activations``, ``logits``, ..."""
+
+    def updated(self, other: Beliefs) -> Beliefs:
+        """Give these with what another says in their place."""
+        return Beliefs(time=self.time | other.time, memory=self.memory | other.memory)

@@ -19,8 +19,10 @@ class BenchPlan(Record):
     most_share: float = Field(default=1.0, gt=0, le=1)
     """Of a task's configurations, the largest share that a search may try."""
     formulas: bool = True
-    beliefs: Literal["none", "experience"] = "none"
-    """``experience``: coefficients start from what the tasks of other model sizes teach."""
+    beliefs: Literal["none", "experience", "shuffled", "inverted", "time-inverted"] = "none"
+    """``experience``: coefficients start from what the tasks of other model sizes teach, under
+    guard. ``shuffled``: dealt out among the coefficients at random; ``inverted``: each with its
+    sign turned, in time alone or in memory too."""
     constants: float = Field(default=1.0, gt=0)
     """Factor by which every constant of the formulas is wrong, up or down at random."""
     noise_sd: float = Field(default=0.0, ge=0)

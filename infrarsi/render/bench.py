@@ -38,8 +38,9 @@ def plan_in_words(plan: BenchPlan) -> str:
     words.append("formulas on" if plan.formulas else "formulas off")
     if plan.constants != 1:
         words.append(f"their constants wrong by {plan.constants:g}x, up or down at random")
-    if plan.beliefs == "experience":
-        words.append("coefficients as the tasks of other model sizes teach them")
+    if plan.beliefs != "none":
+        how = "" if plan.beliefs == "experience" else f", {plan.beliefs}"
+        words.append(f"coefficients as the tasks of other model sizes teach them{how}")
     if plan.noise_sd:
         words.append(f"{plan.noise_sd:.0%} noise on what a trial returns")
     if plan.complete:

@@ -96,7 +96,9 @@ class Models(Trials):
     observations
         All trials, in order. Those that lie outside the space teach nothing here.
     beliefs
-        Of the formulas' coefficients, where experience has any.
+        Of the formulas' coefficients, where they are not the usual ones.
+    learnt
+        What other searches taught of the coefficients, mixed in under guard.
     formulas
         Whether formulas are used at all, where the space's context allows them.
     experience
@@ -109,29 +111,32 @@ class Models(Trials):
         observations: Sequence[Observation],
         *,
         beliefs: Beliefs | None = None,
+        learnt: Beliefs | None = None,
         formulas: bool = True,
         experience: Experience | None = None,
     ) -> None:
         super().__init__(lattice, observations)
-        time, memory = formulas_of(lattice, beliefs or Beliefs()) if formulas else (None, None)
+        own = beliefs or Beliefs()
+        time, memory = formulas_of(lattice, own) if formulas else (None, None)
         placed = None
         if experience is not None:
             placed = place(lattice, experience, seen=self.seen, knobs_too=time is None)
         self.placed = placed
         self.runtime: RuntimeModel | GuardedRuntime
         self.memory: MemoryModel | GuardedMemory
-        if placed is None:
-            self.runtime = RuntimeModel(lattice, self.seen, formula=time)
-            self.memory = MemoryModel(lattice, self.seen, formula=memory)
-        else:
-            told, seen = placed.lattice, self.seen
+        self.runtime = RuntimeModel(lattice, self.seen, formula=time)
+        self.memory = MemoryModel(lattice, self.seen, formula=memory)
+        warm_time, warm_memory = time, memory
+        if learnt is not None and time is not None:
+            warm_time, warm_memory = formulas_of(lattice, own.updated(learnt))
+        if placed is not None or warm_time is not time:
+            told, seen = lattice if placed is None else placed.lattice, self.seen
+            trend, believed = (placed.time_of, placed.memory_prior) if placed else (None, None)
             self.runtime = GuardedRuntime(
-                RuntimeModel(lattice, seen, formula=time),
-                RuntimeModel(told, seen, formula=time, trend=placed.time_of),
+                self.runtime, RuntimeModel(told, seen, formula=warm_time, trend=trend)
             )
             self.memory = GuardedMemory(
-                MemoryModel(lattice, seen, formula=memory),
-                MemoryModel(told, seen, formula=memory, believed=placed.memory_prior),
+                self.memory, MemoryModel(told, seen, formula=warm_memory, believed=believed)
             )
         self.cost = CostModel(lattice, self.seen)
         self.acceptance = AcceptanceModel(lattice, self.seen)

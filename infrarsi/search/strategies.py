@@ -61,6 +61,7 @@ def suggest_next(
     affordable_s: float = math.inf,
     pool: Ints | None = None,
     beliefs: Beliefs | None = None,
+    learnt: Beliefs | None = None,
     formulas: bool = True,
     predict: bool = True,
     experience: Experience | None = None,
@@ -89,14 +90,16 @@ def suggest_next(
         knobs' values, then 0 or 1 for each patch, shape ``(n, d)``. There is then no reference
         to begin with.
     beliefs
-        Of the formulas' coefficients, where experience has any.
+        Of the formulas' coefficients, where they are not the usual ones.
+    learnt
+        What other searches taught of the coefficients.
     formulas
         Whether formulas are used, where the space's context gives the model's shape.
     predict
         Whether a rival's suggestion carries our models' prediction too.
     experience
-        What other searches taught of patches and knobs. Every third pick is made without it; the
-        rivals never use it.
+        What other searches taught of patches and knobs. Every third pick is made without this
+        and without ``learnt``; the rivals never use them.
 
     Raises
     ------
@@ -113,12 +116,13 @@ def suggest_next(
         space = space.model_copy(update={"patches": (), "incompatible": ()})
     lattice = Lattice(space, pool=pool)
     trials = Trials(lattice, observations)
-    recalled = _for_this_pick(experience, trials) if strategy in OURS else None
+    is_warm = strategy in OURS and not _is_cold(trials)
     models = None
     if predict or strategy in OURS:
         models = Models(
-            lattice, observations, beliefs=beliefs, formulas=formulas, experience=recalled
-        )
+            lattice, observations, beliefs=beliefs, learnt=learnt if is_warm else None,
+            formulas=formulas, experience=experience if is_warm else None,
+        )  # fmt: skip
     rng = np.random.default_rng([seed % 2**32, len(observations)])
     choice: Choice
     has_reference = pool is None and lattice.is_feasible(lattice.reference)
@@ -140,10 +144,10 @@ def suggest_next(
     )
 
 
-def _for_this_pick(experience: Experience | None, trials: Trials) -> Experience | None:
-    """Give experience, but for the picks that are the cold expert's own."""
-    num_tried = len(trials.tried - {trials.lattice.reference})
-    return None if is_cold_pick(num_tried) else experience
+def _is_cold(trials: Trials) -> bool:
+    """Tell whether this pick is the cold expert's own: the reference counts in pools alone."""
+    given = set() if trials.lattice.pool is not None else {trials.lattice.reference}
+    return is_cold_pick(len(trials.tried - given))
 
 
 def _weighed(models: Models | None) -> str:

@@ -16,13 +16,13 @@ from infrarsi.render.bench import bench_markdown
 from infrarsi.render.bench_plot import bench_svg
 from infrarsi.search import STRATEGIES
 from infrarsi.search.strategies import OURS
-from infrarsi.stages.tables.other_tasks import OtherTasks, shift_constants
+from infrarsi.stages.tables.other_tasks import OtherTasks, shifted_constants
 from infrarsi.stages.tables.replaying import Pool, pool_of, replay
 from infrarsi.stages.tables.standings import budgets_of, standings_of
 from infrarsi.store.table import Table, TableTask, read_table
 
 _JOURNAL = "replays.jsonl"
-_METHOD = 1
+_METHOD = 2
 """Raised when replays made before are no longer what would be made now."""
 _TELL_EVERY_S = 10.0
 _FOR_RIVALS = {"formulas": True, "beliefs": "none", "constants": 1.0}
@@ -93,10 +93,12 @@ class _Maker:
     ) -> None:  # fmt: skip
         self._table, self._plan, self._pools, self._journal = table, plan, pools, journal
         self._tell = tell
-        uses = plan.beliefs == "experience" and plan.formulas
+        uses = plan.beliefs != "none" and plan.formulas
         self._others = OtherTasks(table) if uses else None
         # Nothing is drawn then: every seed gives the same search.
-        self._is_drawn = plan.noise_sd > 0 or plan.constants != 1
+        self._is_drawn = (
+            plan.noise_sd > 0 or plan.constants != 1 or (uses and plan.beliefs == "shuffled")
+        )
 
     def replays(
         self, strategy: str, tasks: Sequence[TableTask], seeds: int, *, what: str
@@ -128,10 +130,14 @@ class _Maker:
         held = self._journal.held.get(key)
         if held is not None:
             return held
-        beliefs = self._others.for_task(task) if self._others else None
+        learnt = (
+            self._others.for_task(task, misled=plan.beliefs, seed=seed)
+            if self._others and strategy in OURS
+            else None
+        )
         done = replay(
             self._pools[task.name], self._plan, strategy=strategy, task=task.name, seed=seed,
-            beliefs=shift_constants(beliefs, self._plan.constants, seed=seed),
+            beliefs=shifted_constants(self._plan.constants, seed=seed), learnt=learnt,
         )  # fmt: skip
         self._journal.add(key, done)
         return done

@@ -8,7 +8,12 @@ from measured_tables import SIDECAR, changed, rows_of, write_table
 
 from infrarsi.errors import TableError, UsageError
 from infrarsi.records.bench import BenchPlan
+from infrarsi.records.history import Observation
+from infrarsi.render.bench import bench_markdown
+from infrarsi.search.acquisition import Models
+from infrarsi.search.lattice import Lattice
 from infrarsi.stages.bench import bench
+from infrarsi.stages.tables.other_tasks import OtherTasks
 from infrarsi.stages.tables.replaying import pool_of, replay
 from infrarsi.store.table import read_table
 
@@ -132,6 +137,34 @@ def test_the_pool_can_be_completed_with_what_surely_runs_out(tmp_path):
 def test_what_other_sizes_teach_is_no_worse_than_nothing(place, tmp_path):
     report, _ = run(place, tmp_path, "infrarsi", trials=3, beliefs="experience")
     assert standing(report, "infrarsi").found[2].point > 0.9
+
+
+@pytest.mark.parametrize("how", ["shuffled", "inverted", "time-inverted"])
+def test_what_other_sizes_teach_falsely_costs_at_most_three_per_cent(place, tmp_path, how):
+    report, _ = run(place, tmp_path, "infrarsi", trials=12, beliefs=how)
+    assert standing(report, "infrarsi").found[12].point > 0.97
+    assert f"teach them, {how}" in bench_markdown(report)
+
+
+def test_coefficients_learnt_elsewhere_weigh_less_the_worse_they_explain_the_trials(place):
+    table = read_table(place)
+    pool = pool_of(table.sidecar, table.tasks[0])
+    others = OtherTasks(table)
+    true = others.for_task(table.tasks[0], misled="experience", seed=0)
+    false = others.for_task(table.tasks[0], misled="inverted", seed=0)
+    lattice = Lattice(pool.space, pool=pool.points)
+    rows = [each for each in pool.rows if each.status == "ok"][::5]
+    seen = [
+        Observation(
+            candidate=pool.candidate_of(row), status="ok", update_s=row.value,
+            peak_bytes=row.peak_bytes, cost_s=1.0,
+        )
+        for row in rows
+    ]  # fmt: skip
+    assert len(seen) >= 4
+    trusted, doubted = (Models(lattice, seen, learnt=each).trust for each in (true, false))
+    assert trusted[0] > 0.5 > doubted[0]
+    assert Models(lattice, [], learnt=false).trust == (0.7, 0.7), "before any trial nobody knows"
 
 
 def test_constants_that_are_wrong_by_two_are_learnt_away(place, tmp_path):

@@ -1,4 +1,4 @@
-"""What other tasks of a table teach of the formulas, and constants that are wrong on purpose."""
+"""What other tasks of a table teach of the formulas; and how to be misled by it on purpose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,17 @@ class OtherTasks:
         self._table = table
         self._of: dict[str, Beliefs | None] = {}
 
-    def for_task(self, task: TableTask) -> Beliefs | None:
+    def for_task(self, task: TableTask, *, misled: str, seed: int) -> Beliefs | None:
+        """Give what ``true_of`` gives, falsified: ``shuffled``, ``inverted``, ``time-inverted``."""
+        beliefs = self.true_of(task)
+        if beliefs is None or misled == "experience":
+            return beliefs
+        rng = np.random.default_rng([seed, 11])
+        change = _shuffled if misled == "shuffled" else _inverted
+        memory = beliefs.memory if misled == "time-inverted" else change(beliefs.memory, rng)
+        return Beliefs(time=change(beliefs.time, rng), memory=memory)
+
+    def true_of(self, task: TableTask) -> Beliefs | None:
         """Give what the tasks of other model sizes teach together; ``None`` where nothing."""
         others = [each for each in self._table.tasks if _is_of_another_size(each, task)]
         found = [beliefs for each in others if (beliefs := self._beliefs(each)) is not None]
@@ -56,16 +66,25 @@ def _learned(table: Table, task: TableTask) -> Beliefs | None:
     return learned(pool.space, observations, pool=pool.points)
 
 
-def shift_constants(beliefs: Beliefs | None, factor: float, *, seed: int) -> Beliefs | None:
-    """Make every constant wrong by a factor, up or down at random."""
+def shifted_constants(factor: float, *, seed: int) -> Beliefs | None:
+    """Make every constant of the formulas wrong by a factor, up or down at random."""
     if factor == 1:
-        return beliefs
+        return None
     start, rng = default_beliefs(), np.random.default_rng([seed, 7])
-    known = beliefs or Beliefs()
     return Beliefs(
-        time=_shifted({**start.time, **known.time}, math.log(factor), rng),
-        memory=_shifted({**start.memory, **known.memory}, math.log(factor), rng),
+        time=_shifted(start.time, math.log(factor), rng),
+        memory=_shifted(start.memory, math.log(factor), rng),
     )
+
+
+def _shuffled(effects: dict[str, Effect], rng: np.random.Generator) -> dict[str, Effect]:
+    dealt = rng.permutation(len(effects))
+    held = list(effects.values())
+    return {name: held[i] for name, i in zip(effects, dealt, strict=True)}
+
+
+def _inverted(effects: dict[str, Effect], _rng: np.random.Generator) -> dict[str, Effect]:
+    return {name: each.model_copy(update={"mean": -each.mean}) for name, each in effects.items()}
 
 
 def _shifted(

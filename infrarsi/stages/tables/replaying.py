@@ -157,7 +157,7 @@ def _is_hungrier(space: Space, one: dict[str, Scalar], other: dict[str, Scalar])
 
 def replay(
     pool: Pool, plan: BenchPlan, *, strategy: str, task: str, seed: int,
-    beliefs: Beliefs | None = None,
+    beliefs: Beliefs | None = None, learnt: Beliefs | None = None,
 ) -> Replay:  # fmt: skip
     """Let a strategy search a pool, and give what it found trial by trial.
 
@@ -173,7 +173,7 @@ def replay(
     while len(steps) < budget:
         made = suggest_next(
             pool.space, observations, strategy=strategy, starts=0, seed=seed, pool=pool.points,
-            beliefs=beliefs, formulas=plan.formulas, predict=False,
+            beliefs=beliefs, learnt=learnt, formulas=plan.formulas, predict=False,
         )  # fmt: skip
         if made is None:
             break
