@@ -53,7 +53,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from infrarsi.judge.deviations import Deviation, deviations
-from infrarsi.judge.series import series_of, sketch_of
+from infrarsi.judge.series import length_of, series_of, sketch_of
 from infrarsi.records.baseline import Band
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.task import Metric, Numerics, Window
@@ -295,11 +295,11 @@ def _size_over_displacement(reference: Evidence, window: Window) -> tuple[float,
     if start is None or not start.sketch:
         return 0.0, 0.0
     origin = sketch_of(start)
-    size = float(np.linalg.norm(origin.values))
+    size = length_of(origin.values)
     shares = [0.0]
     for mark in reference.marks:
         if 0 < mark.update <= window.last_update and mark.sketch:
-            moved = float(np.linalg.norm(sketch_of(mark).values - origin.values))
+            moved = length_of(sketch_of(mark).values - origin.values)
             shares.append(math.sqrt(mark.update) * size / moved if moved > 0 else 0.0)
     norms = series_of(reference).update_norm[: window.last_update]
     norms = norms[np.isfinite(norms) & (norms > 0)]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from infrarsi.judge.case import Launch
 from infrarsi.judge.facts import LaunchFacts
-from infrarsi.judge.series import Floats
+from infrarsi.judge.series import Floats, length_of
 from infrarsi.records.evidence import Evidence
 from infrarsi.records.task import Metric, Window
 from infrarsi.records.trial import Outcome
@@ -129,11 +129,11 @@ def _compare_sketches(candidate: Launch, reference: Launch, window: Window) -> D
     missing = tuple(sorted((ends & set(theirs)) - set(mine)))
     for update in shared:
         moved = theirs[update].values - theirs[0].values
-        apart = float(np.linalg.norm(mine[update].values - mine[0].values - moved))
-        length = float(np.linalg.norm(moved))
+        apart = length_of(mine[update].values - mine[0].values - moved)
+        length = length_of(moved)
         distances.append(apart / length if length > 0 else (0.0 if apart == 0 else np.inf))
-    size = float(np.linalg.norm(theirs[0].values))
-    gap = float(np.linalg.norm(mine[0].values - theirs[0].values))
+    size = length_of(theirs[0].values)
+    gap = length_of(mine[0].values - theirs[0].values)
     return Deviation(
         updates=np.array(shared, dtype=np.int64), values=np.array(distances),
         signed=np.empty(0), start=gap / size if size > 0 else gap, missing=missing,

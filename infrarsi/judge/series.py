@@ -86,6 +86,11 @@ def series_of(evidence: Evidence) -> Series:
     )
 
 
+def length_of(values: Floats) -> float:
+    """Give the L2 norm; summed by numpy itself, for BLAS would wake a thread for each processor."""
+    return float(np.sqrt(np.square(values).sum()))
+
+
 def sketch_of(mark: MarkSeen) -> Sketch:
     """Flatten a mark's sketch."""
     samples = Samples.of(mark.sketch)

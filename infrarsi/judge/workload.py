@@ -12,7 +12,7 @@ import numpy as np
 
 from infrarsi.judge.case import Case, Launch
 from infrarsi.judge.findings import fails, passes, unsure
-from infrarsi.judge.series import Sketch, rows_of
+from infrarsi.judge.series import Sketch, length_of, rows_of
 from infrarsi.records.evidence import Evidence, UpdateSeen
 from infrarsi.records.verdict import Finding, Layer
 
@@ -338,7 +338,7 @@ def _judge_movement(case: Case) -> list[Finding]:
 
 
 def _moved(start: Sketch, end: Sketch) -> float:
-    return float(np.linalg.norm(end.values - start.values))
+    return length_of(end.values - start.values)
 
 
 def _shape_of(sketch: Sketch, number: int) -> str:
