@@ -27,6 +27,9 @@ def bench(
     ] = None,
     trials: Annotated[int, typer.Option(min=1, help="Trials of each search.")] = 16,
     seeds: Annotated[int, typer.Option(min=1, help="Searches of each strategy and task.")] = 3,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Trials chosen at once, as if they ran in parallel.")
+    ] = 1,
     formula: Annotated[
         str, typer.Option(help="on or off: whether our strategy uses formulas.")
     ] = "on",
@@ -78,7 +81,7 @@ def bench(
         _score_models(table, folder, seeds=seeds, formulas=formula == "on", as_json=as_json)
         return
     plan: dict[str, Any] = {
-        "trials": trials, "most_share": share or 1.0, "formulas": formula == "on",
+        "trials": trials, "batch": batch, "most_share": share or 1.0, "formulas": formula == "on",
         "beliefs": misled or ("experience" if experience else "none"), "constants": constants,
         "noise_sd": noise, "complete": complete,
     }  # fmt: skip

@@ -16,6 +16,8 @@ class BenchPlan(Record):
 
     trials: int = Field(default=16, ge=1)
     """Trials of each search."""
+    batch: int = Field(default=1, ge=1)
+    """Trials that are chosen at once, before any of them is known."""
     most_share: float = Field(default=1.0, gt=0, le=1)
     """Of a task's configurations, the largest share that a search may try."""
     formulas: bool = True

@@ -33,6 +33,8 @@ def bench_markdown(report: BenchReport) -> str:
 def plan_in_words(plan: BenchPlan) -> str:
     """Say what was asked of the replays."""
     words = [f"{plan.trials} trials a search"]
+    if plan.batch > 1:
+        words.append(f"{plan.batch} chosen at once")
     if plan.most_share < 1:
         words.append(f"at most {plan.most_share:.0%} of a task's configurations")
     words.append("formulas on" if plan.formulas else "formulas off")

@@ -189,8 +189,9 @@ def _choose_by_models(
         return _thinner(models, scores) or (
             None if _has_explored(models, starts) else _in_doubt(models, scores)
         )
-    if num_tried == starts or (models.is_guided and not num_tried):
-        best = int(np.argmax(np.maximum(scores.optimum, 1e-6) * scores.chance))
+    is_due = num_tried == starts or (models.is_guided and not num_tried)
+    if is_due and scores.optimum.max() > 0:
+        best = int(np.argmax(scores.optimum * scores.chance))
         return scores.point(best), _words("the models' own optimum", scores, best)
     if (num_tried - starts) % _PROBE_EVERY == _PROBE_EVERY - 1:
         probe = _probe(models, scores)

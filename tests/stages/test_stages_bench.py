@@ -139,6 +139,13 @@ def test_what_other_sizes_teach_is_no_worse_than_nothing(place, tmp_path):
     assert standing(report, "infrarsi").found[2].point > 0.9
 
 
+def test_trials_chosen_at_once_differ_and_find_nearly_what_single_ones_do(place, tmp_path):
+    report, _ = run(place, tmp_path, "infrarsi", "random", trials=8, batch=4)
+    assert standing(report, "infrarsi").found[8].point > 0.95
+    assert all(len(set(each.places)) == 8 for each in report.replays)
+    assert "4 chosen at once" in bench_markdown(report)
+
+
 @pytest.mark.parametrize("how", ["shuffled", "inverted", "time-inverted"])
 def test_what_other_sizes_teach_falsely_costs_at_most_three_per_cent(place, tmp_path, how):
     report, _ = run(place, tmp_path, "infrarsi", trials=12, beliefs=how)

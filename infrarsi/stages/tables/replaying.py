@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,7 @@ from infrarsi.records.constraint import expression_value
 from infrarsi.records.history import Observation, Space
 from infrarsi.records.table import MetricColumn, Row, Sidecar, TableKnob
 from infrarsi.records.task import Environment, Knob
-from infrarsi.search import suggest_next
+from infrarsi.search import suggest_batch, suggest_next
 from infrarsi.search.physics import PER_TOKEN, SOME_WORK
 from infrarsi.store.table import TableTask
 
@@ -155,6 +156,15 @@ def _is_hungrier(space: Space, one: dict[str, Scalar], other: dict[str, Scalar])
     return True
 
 
+def _chosen(
+    space: Space, observations: Sequence[Observation], num: int, how: dict[str, Any]
+) -> list[Candidate]:
+    if num > 1:
+        return [each.candidate for each in suggest_batch(space, observations, num, **how)]
+    made = suggest_next(space, observations, predict=False, **how)
+    return [made.candidate] if made else []
+
+
 def replay(
     pool: Pool, plan: BenchPlan, *, strategy: str, task: str, seed: int,
     beliefs: Beliefs | None = None, learnt: Beliefs | None = None,
@@ -170,27 +180,29 @@ def replay(
     steps: list[Step] = []
     tried: list[int] = []
     budget = min(plan.trials, max(1, int(plan.most_share * len(pool.rows))))
+    how = {
+        "strategy": strategy, "starts": 0, "seed": seed, "pool": pool.points, "beliefs": beliefs,
+        "learnt": learnt, "formulas": plan.formulas,
+    }  # fmt: skip
     while len(steps) < budget:
-        made = suggest_next(
-            pool.space, observations, strategy=strategy, starts=0, seed=seed, pool=pool.points,
-            beliefs=beliefs, learnt=learnt, formulas=plan.formulas, predict=False,
-        )  # fmt: skip
-        if made is None:
+        chosen = _chosen(pool.space, observations, min(plan.batch, budget - len(steps)), how)
+        if not chosen:
             break
-        tried.append(pool.places[made.candidate.digest()])
-        row = pool.rows[tried[-1]]
-        returned = row.value
-        if returned is not None:
-            returned *= float(np.exp(noise.normal(0.0, plan.noise_sd)))
-        observations.append(
-            Observation(
-                candidate=made.candidate, status=row.status, update_s=returned, cost_s=1.0,
-                update_sd=max(plan.noise_sd, _LEAST_NOISE_SD) if returned else None,
-                peak_bytes=row.peak_bytes,
-            )
-        )  # fmt: skip
-        quality = best / row.value if row.value is not None else None
-        steps.append(Step(status=row.status, quality=quality, returned=returned))
+        for candidate in chosen:
+            tried.append(pool.places[candidate.digest()])
+            row = pool.rows[tried[-1]]
+            returned = row.value
+            if returned is not None:
+                returned *= float(np.exp(noise.normal(0.0, plan.noise_sd)))
+            observations.append(
+                Observation(
+                    candidate=candidate, status=row.status, update_s=returned, cost_s=1.0,
+                    update_sd=max(plan.noise_sd, _LEAST_NOISE_SD) if returned else None,
+                    peak_bytes=row.peak_bytes,
+                )
+            )  # fmt: skip
+            quality = best / row.value if row.value is not None else None
+            steps.append(Step(status=row.status, quality=quality, returned=returned))
     return Replay(
         strategy=strategy, task=task, seed=seed, steps=tuple(steps), places=tuple(tried),
         wall_s=time.perf_counter() - started,
