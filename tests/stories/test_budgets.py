@@ -3,24 +3,17 @@
 import json
 
 import pytest
+from ledgers import rewrite_baseline
 
 from infrarsi.stages.history import History
-from infrarsi.store.ledger import open_ledger, read_ledger
+from infrarsi.store.ledger import read_ledger
 
 pytestmark = pytest.mark.training
 
 
 def upgrade_since(user, **before):
     """Write the ledger as it would be had the machine been another one when it was measured."""
-    folder = user.root / ".infrarsi"
-    events = read_ledger(folder).events
-    (folder / "ledger.jsonl").unlink()
-    with open_ledger(folder, command="test") as ledger:
-        for event in events:
-            body = dict(event.body)
-            if event.kind == "baseline":
-                body["machine"] = {**body["machine"], **before}
-            ledger.append(event.kind, body)
+    rewrite_baseline(user, lambda body: {**body, "machine": {**body["machine"], **before}})
 
 
 def test_an_estimate_comes_before_the_run_and_dollars_need_a_price(measured):

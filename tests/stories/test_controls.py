@@ -1,12 +1,12 @@
 """doctor says what its checks see, what is drawn by chance, and what was installed."""
 
 import pytest
+from ledgers import rewrite_baseline
 
 from infrarsi.stages.history import History
 from infrarsi.stages.launching.trial import evidence_of, source_of
 from infrarsi.stages.report import build_report
 from infrarsi.stages.workspace import read_workspace
-from infrarsi.store.ledger import open_ledger, read_ledger
 
 pytestmark = pytest.mark.training
 
@@ -49,13 +49,9 @@ def test_what_was_installed_and_imported_is_on_record_and_another_package_is_ref
 
 def numbered(user, **states):
     """Write the ledger as it would be had other versions been installed when it was measured."""
-    folder = user.root / ".infrarsi"
-    events = read_ledger(folder).events
-    (folder / "ledger.jsonl").unlink()
-    with open_ledger(folder, command="test") as ledger:
-        for event in events:
-            body = dict(event.body)
-            if event.kind == "baseline":
-                known = body["baseline"]
-                body["baseline"] = {**known, "packages": {**known["packages"], **states}}
-            ledger.append(event.kind, body)
+
+    def otherwise(body):
+        known = body["baseline"]
+        return {**body, "baseline": {**known, "packages": {**known["packages"], **states}}}
+
+    rewrite_baseline(user, otherwise)
