@@ -71,6 +71,12 @@ def judge_audit(
     for file in files:
         for use in [*_uses_of_path(file, installed), *_new_uses(file)]:
             (refused if use.severity == "refuse" else noted).append((file.path, use))
+    # What a name stands for may be said elsewhere in the file than where it is used.
+    known = {(path, use.kind) for path, use in (*refused, *noted)}
+    for file in whole or ():
+        for use in _new_uses(file) if file.path.endswith(".py") else ():
+            if (file.path, use.kind) not in known:
+                (refused if use.severity == "refuse" else noted).append((file.path, use))
     findings = []
     for why in dict.fromkeys(use.why for _, use in refused):
         places = [(path, use) for path, use in refused if use.why == why]

@@ -142,6 +142,23 @@ IMPORTED_FROM = {"sys.path.insert", "sys.path.append", "sys.path.extend"}
 HIDING_CALLS = {"exec", "eval", "compile", "__import__"}
 """Builtins that run text which the audit cannot read."""
 
+HANDED_ON: dict[str, str] = {
+    "exec": "runs text that cannot be read", "eval": "runs text that cannot be read",
+    "compile": "runs text that cannot be read", "__import__": "imports what cannot be read",
+    "setattr": "assigns where it cannot be read", "delattr": "assigns where it cannot be read",
+    "getattr": "reaches for what cannot be read",
+}  # fmt: skip
+"""Builtins that may be called, some of them, but not be handed on for others to call."""
+
+REACHING_CALLS = {*HANDED_ON, "vars", "globals"}
+"""Builtins that stay what they are under another name."""
+
+CLOCKS = {
+    "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time",
+    "process_time_ns", "synchronize",
+}  # fmt: skip
+"""Nothing by these names may be assigned to, whatever holds it, but an object's own."""
+
 FROZEN_MODULES = (
     "time.", "datetime.", "torch.cuda.", "torch.autograd.", "torch.optim.", "torch.nn.",
     "torch.distributed.", "torch.Tensor.", "torch.utils.", "torch.mps.", "torch.xpu.",

@@ -14,7 +14,7 @@ from infrarsi.judge.numerics import judge_numerics
 from infrarsi.judge.precision import judge_precision
 from infrarsi.judge.replay import judge_replay
 from infrarsi.judge.rules import RULES
-from infrarsi.judge.slope import judge_ahead, judge_cold_start, judge_slope, judge_tails
+from infrarsi.judge.slope import judge_ahead, judge_slope, judge_tails
 from infrarsi.judge.speedup import alpha_for_attempt, confirm_speedup
 from infrarsi.judge.timing import judge_timing, steady_update_s, tail_of
 from infrarsi.judge.workload import judge_presence, judge_workload
@@ -93,8 +93,9 @@ def judge_confirmation(confirmation: Confirmation) -> Verdict:
         it; else ``inconclusive``. A reference launch that does not repeat the original
         reference is inconclusive: it does not speak against the candidate.
     """
-    winners = [launch for block in confirmation.blocks for launch in block.arm("B")]
-    references = [launch for block in confirmation.blocks for launch in block.arm("A")]
+    whole = [each for each in confirmation.blocks if len(each.launches) == len(each.order)]
+    winners = [launch for block in whole for launch in block.arm("B")]
+    references = [launch for block in whole for launch in block.arm("A")]
     cases = [_case(confirmation, launch) for launch in winners]
     findings = [
         *judge_audit(
@@ -226,19 +227,14 @@ def _judge_arms(
         for each in winners
         if each.facts.stop_update is not None and each.facts.stop_update <= len(each.series)
     ]
-    ahead = [
-        (each.facts.total_updates, float(each.series.t_s[0]))
-        for each in winners
-        if each.facts.total_updates is not None
-    ]
     findings = [
         judge_slope(stops, middle, least_effect=least),
-        judge_cold_start(ahead, middle, least_effect=least),
         judge_ahead(
             [float(each.series.t_s[0]) for each in winners],
             [float(each.series.t_s[0]) for each in references],
-            sum(_steady(confirmation, references)) / len(references),
+            (middle, sum(_steady(confirmation, references)) / len(references)),
             num_seen=_most_updates(winners),
+            compiles=_compiles(winners) and not _compiles(references),
         ),
     ]
     theirs = sorted(_steady(confirmation, references))[len(references) // 2]
@@ -254,6 +250,12 @@ def _judge_arms(
             )
         )  # fmt: skip
     return findings
+
+
+def _compiles(launches: Sequence[Launch]) -> bool:
+    """Tell whether a launch compiled or captured code, which takes its time at the start."""
+    notes = [note for each in launches for note in each.evidence.notes]
+    return any("compiled" in note or "captured" in note for note in notes)
 
 
 def _whole(launches: Sequence[Launch]) -> tuple[ChangedFile, ...] | None:

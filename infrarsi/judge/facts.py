@@ -74,7 +74,5 @@ class LaunchFacts(Record):
     """The hidden update at which the parent stopped it."""
     wall_s: float | None = None
     """Wall seconds from start to the end of the kill, by the parent's clock."""
-    total_updates: int | None = None
-    """The number of updates that the program was told to make, where it is known."""
     sandbox: str = ""
     """The tier that contained it; empty: not on record."""

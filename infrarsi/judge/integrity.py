@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from infrarsi.judge.case import Case
 from infrarsi.judge.facts import SourceFacts
@@ -159,6 +159,20 @@ def _judge_loaded(source: SourceFacts, candidate: Evidence, reference: Evidence)
             f"{len(outside)} modules were loaded from outside the trial's tree and the "
             f"interpreter, and the reference loads none of them: {_some(outside)}",
         )  # fmt: skip
+    written = [file for file in strange if _is_new_in_tree(file, source, known)]
+    if written:
+        return fails(
+            _LAYER, "loaded_files",
+            f"modules were loaded that were not in the tree when the launch began, so that nobody "
+            f"read them: {_some(written)}",
+        )  # fmt: skip
+    hidden = set(candidate.own_modules) - set(reference.own_modules)
+    if hidden & sys.stdlib_module_names:
+        return fails(
+            _LAYER, "loaded_files",
+            "modules of its own stand in for the interpreter's: "
+            f"{_some(sorted(hidden & sys.stdlib_module_names))}",
+        )  # fmt: skip
     # A file of the same name in the reference's own tree is the repository's, not a shadow.
     names = {file.rsplit("/", 1)[-1] for file in known}
     shadows = [
@@ -174,6 +188,21 @@ def _judge_loaded(source: SourceFacts, candidate: Evidence, reference: Evidence)
         _LAYER, "loaded_files",
         f"all {len(candidate.loaded_files)} modules came from the trial's tree or the interpreter",
     )  # fmt: skip
+
+
+def _is_new_in_tree(file: str, source: SourceFacts, known: Collection[str]) -> bool:
+    """Tell whether a loaded file came into the trial's tree after it was laid out.
+
+    What the reference's own launches make and load, such as generated code, is the repository's.
+    """
+    below = _inside(file, source.allowed_roots[:1])
+    if below is None:
+        return False
+    if "__pycache__/" in below:  # bytecode stands for its source
+        below = below.replace("__pycache__/", "").split(".", 1)[0] + ".py"
+    if below in source.protected_before:
+        return False
+    return not any(each.endswith(f"/{below}") for each in known)
 
 
 def _of_checkout(source: SourceFacts, candidate: Evidence) -> list[str]:

@@ -102,12 +102,12 @@ def _judge_switches(case: Case) -> Finding:
             _LAYER, "switches", "the precision switches of the candidate were not seen",
             hint="run the trial again",
         )  # fmt: skip
-    allowed = 1 if case.task.numerics.tf32 else 0
+    allowed = case.task.numerics.tf32
     loosened = [
         f"{name} = {each.value} at the mark after update {each.update} (the reference: "
         f"{theirs[name].value if name in theirs else 'not set'})"
         for name, each in sorted(mine.items())
-        if each.level > max(_level_of(name, theirs), allowed)
+        if each.level > max(_level_of(name, theirs), allowed and _is_tf32(name))
     ]
     if loosened:
         return fails(
@@ -117,7 +117,16 @@ def _judge_switches(case: Case) -> Finding:
             f"{'on' if allowed else 'off'})",
             hint="allow tf32 in the contract's numerics if it is meant",
         )  # fmt: skip
-    return passes(_LAYER, "switches", "no precision switch is looser than the reference's")
+    return passes(
+        _LAYER, "switches",
+        "no precision switch is looser than the reference's"
+        f"{' or TF32, which the contract allows' if allowed else ''}",
+    )  # fmt: skip
+
+
+def _is_tf32(name: str) -> bool:
+    """Tell whether a switch says how float32 products are rounded, and nothing else."""
+    return any(part in name for part in ("tf32", "matmul_precision", "fp32_precision"))
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,9 @@ CHANGES: Mapping[int, str] = {
     5: "inconclusive: a change of what varies with the number of the update, as a learning rate",
     6: "refused: installed packages that change, and imports of what was not installed so when the "
     "reference was measured; inconclusive: what another draw of random numbers explains",
+    7: "refused: what hides behind another name, in the rest of its file too; code that a launch "
+    "writes and loads; modules in place of the interpreter's; inconclusive: a start that could "
+    "hold what the updates seem to save",
 }
 """By version, what it brought; the newest last."""
 

@@ -39,25 +39,7 @@ def launch_slope(points: Sequence[tuple[int, float]], *, level: float = 0.95) ->
     Notes
     -----
     When not to trust it: stops close together give a wide interval, which contradicts nothing.
-    Work done before the first update does not show here; that it does not grow with the
-    updates ahead is what :func:`judge_cold_start` looks at.
-    """
-    return _regress(points, level=level)
-
-
-def cold_start_growth(points: Sequence[tuple[int, float]], *, level: float = 0.95) -> Estimate:
-    """Regress cold start on the number of updates ahead: seconds of preparation an update.
-
-    Parameters
-    ----------
-    points : sequence of (int, float)
-        For each launch the number of updates that the program was told to make, and its cold
-        start in seconds.
-
-    Raises
-    ------
-    ValueError
-        Fewer than three launches, or all told the same.
+    Work done before the first update does not show here: :func:`judge_ahead` looks at that.
     """
     return _regress(points, level=level)
 
@@ -109,69 +91,56 @@ def judge_slope(
     return passes(_LAYER, "slope", words)
 
 
-def judge_cold_start(
-    points: Sequence[tuple[int, float]], steady_s: float, *, least_effect: float
-) -> Finding:
-    """Check that the cold start does not grow with the number of updates ahead.
-
-    A launch that prepares tables or batches for every update before the first one has a cold
-    start that grows by a share of the time that it seems to save.
-    """
-    try:
-        growth = cold_start_growth(points)
-    except ValueError:
-        return passes(
-            _LAYER, "cold_start",
-            "all launches were told one number of updates; the cold start is charged to break-even",
-        )  # fmt: skip
-    allowed_s = least_effect * steady_s
-    words = (
-        f"each update ahead adds {growth.point:.3g} s to the cold start, before update 1 "
-        f"({growth.low:.3g} to {growth.high:.3g} at {growth.level:.0%}); the lower bound may be up "
-        f"to {allowed_s:.3g} s (the least effect of {least_effect:.1%} of an update)"
-    )
-    if growth.low > allowed_s:
-        return fails(_LAYER, "cold_start", f"{words}: work is done before the clock starts")
-    return passes(_LAYER, "cold_start", words)
-
-
 def judge_ahead(
-    winners: Sequence[float], references: Sequence[float], update_s: float, *, num_seen: int
+    winners: Sequence[float],
+    references: Sequence[float],
+    steady_s: tuple[float, float],
+    *,
+    num_seen: int,
+    compiles: bool = False,
 ) -> Finding:
-    """Check that the start left no time to do the work of all updates that were seen.
+    """Check that the start left no time to do beforehand what the updates seen did not.
 
-    A launch that trains before its first update, where nobody watches, and then hands out what
-    it knows, needs as long for that as the reference for those updates.
+    A launch that works ahead of its first update, where nobody watches, and then hands out what
+    it knows, needs as long for that as it seems to save: a part of the updates' work, or all.
 
     Parameters
     ----------
     winners, references : sequence of float
         Seconds from the launch to the end of the first update, of both arms.
-    update_s : float
-        The reference's steady seconds an update.
+    steady_s : tuple of float
+        Steady seconds an update of the winner and of the reference.
     num_seen : int
         The most updates that a launch of the winner made.
+    compiles : bool
+        Whether it compiles what the reference does not. That takes time at the start, so that
+        only time for *all* the work of the updates speaks against it then.
 
     Notes
     -----
-    The difference of the medians counts, less the range of the references: a machine's start-up
+    The difference of the medians counts, less the range of either arm: a machine's start-up
     noise says nothing. When not to trust it: work that goes on beside the loop needs less time
-    ahead; and results of an earlier launch need none.
+    ahead; results of an earlier launch need none; and compiling can hide a part of it.
     """
     mine, theirs = float(np.median(winners)), float(np.median(references))
-    held = max(0.0, mine - theirs - (max(references) - min(references))) / update_s
+    noise_s = max(max(each) - min(each) for each in (winners, references))
+    held_s = max(0.0, mine - theirs - noise_s)
+    saved_s = steady_s[1] if compiles else min(steady_s[1], steady_s[1] - steady_s[0])
     words = (
         f"the first update came {mine:.3g} s after the start, the reference's {theirs:.3g} s "
-        f"(the references differ by {max(references) - min(references):.2g} s)"
+        f"(launches of one arm differ by up to {noise_s:.2g} s)"
     )
-    if held > num_seen:
+    what = "the work" if compiles else "what it seems to save"
+    if saved_s > 0 and held_s > saved_s * num_seen:
         return unsure(
             _LAYER, "ahead",
-            f"{words}: time enough for the work of {held:.0f} of its updates, and {num_seen} were "
-            "seen at the most",
+            f"{words}: time enough for {what} in {held_s / saved_s:.0f} updates, and {num_seen} "
+            "were seen at the most",
             hint="measure more updates, so that the launch outlasts what its start could hold",
         )  # fmt: skip
-    return passes(_LAYER, "ahead", f"{words}: no time for the work of the {num_seen} updates seen")
+    return passes(
+        _LAYER, "ahead", f"{words}: no time for {what} in the {num_seen} updates seen"
+    )  # fmt: skip
 
 
 def judge_tails(tails: Sequence[Tail], *, least_effect: float) -> Finding | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import math
+import operator
 import textwrap
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from infrarsi.judge import audit_rules as rules
@@ -44,7 +47,7 @@ def uses_in_python(text: str) -> tuple[list[Use], str] | None:
         return None
     tree, unread = read
     reader = _Reader()
-    reader.learn_aliases(tree)
+    reader.learn(tree)
     reader.visit(tree)
     return reader.found, unread
 
@@ -112,8 +115,38 @@ class _Reader(ast.NodeVisitor):
     def __init__(self) -> None:
         self.found: list[Use] = []
         self.aliases: dict[str, str] = {}
+        self.numbers: dict[str, float] = {}
+        """Names that stand for one number in all of the text."""
+        self.bound: set[str] = set()
+        """Names that the text gives a meaning of its own."""
+        self._called: set[int] = set()
 
-    def learn_aliases(self, tree: ast.AST) -> None:
+    def learn(self, tree: ast.AST) -> None:
+        """Learn what names stand for, wherever in the text that is said."""
+        self._learn_imports(tree)
+        stored: list[str] = []
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                    stored.append(name)
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    stored.append(name)
+        self.bound = set(stored)
+        for node in ast.walk(tree):
+            for target, value in _meanings(node):
+                dotted = self.dotted(value) or ""
+                if dotted in rules.REACHING_CALLS or (
+                    not dotted.startswith("?")
+                    and ("." in dotted or dotted in self.aliases.values())
+                ):
+                    self.aliases.setdefault(target, dotted)
+                number = fold_number(value, {})
+                if number is not None and stored.count(target) == 1:
+                    self.numbers[target] = number
+        for name in rules.STEP_NAMES:
+            self.numbers.pop(name, None)
+
+    def _learn_imports(self, tree: ast.AST) -> None:
         for node in ast.walk(tree):
             match node:
                 case ast.Import(names=names):
@@ -123,16 +156,6 @@ class _Reader(ast.NodeVisitor):
                 case ast.ImportFrom(module=str() as module, names=members, level=0):
                     for member in members:
                         self.aliases[member.asname or member.name] = f"{module}.{member.name}"
-        for node in ast.walk(tree):
-            match node:
-                case ast.Assign(targets=[ast.Name(id=target)], value=value):
-                    dotted = self.dotted(value)
-                    if (
-                        dotted
-                        and not dotted.startswith("?")
-                        and ("." in dotted or dotted in self.aliases.values())
-                    ):
-                        self.aliases.setdefault(target, dotted)
 
     def dotted(self, node: ast.AST) -> str | None:
         """Give the dotted name of an expression, aliases resolved."""
@@ -141,16 +164,21 @@ class _Reader(ast.NodeVisitor):
                 return self.aliases.get(name, name)
             case ast.Attribute(value=value, attr=attr):
                 return f"{self.dotted(value) or '?'}.{attr}"
-            case ast.Call(func=ast.Name(id="getattr"), args=[value, name, *_]):
+            case ast.Call(func=called, args=[value, name, *_]) if self._names(called, "getattr"):
                 return f"{self.dotted(value) or '?'}.{fold_text(name) or '?'}"
-            case ast.Call(
-                func=ast.Attribute(attr="import_module") | ast.Name(id="__import__"),
-                args=[name, *_],
-            ):
+            case ast.Call(func=called, args=[name, *_]) if (
+                isinstance(called, ast.Attribute) and called.attr == "import_module"
+            ) or self._names(called, "__import__"):
                 return fold_text(name)
+            case ast.NamedExpr(value=value):
+                return self.dotted(value)
             case ast.Subscript(value=value, slice=key) if self.dotted(value) == "sys.modules":
                 return fold_text(key) or "?"
         return None
+
+    def _names(self, node: ast.AST, builtin: str) -> bool:
+        """Tell whether an expression is a builtin, by whatever name."""
+        return (self.dotted(node) or "").removeprefix("builtins.") == builtin
 
     def add(
         self, severity: Severity, why: str, what: str, node: ast.AST, *, update: int | None = None
@@ -180,6 +208,11 @@ class _Reader(ast.NodeVisitor):
             self.look_up(dotted, node)
         elif dotted is None and node.id in {"__builtins__", "__loader__"}:
             self.add("refuse", "reaches into the interpreter", node.id, node)
+        is_own = node.id in self.bound and node.id not in self.aliases
+        if isinstance(node.ctx, ast.Load) and id(node) not in self._called and not is_own:
+            plain = (dotted or node.id).removeprefix("builtins.")
+            if plain in rules.HANDED_ON:
+                self.add("refuse", rules.HANDED_ON[plain], plain, node)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         dotted = self.dotted(node) or ""
@@ -187,6 +220,11 @@ class _Reader(ast.NodeVisitor):
         self._look_up_attribute(node.attr, node)
         if node.attr == "__dict__" and self._is_frozen(node.value):
             self.add("refuse", _REPLACES, dotted, node)
+        plain = dotted.removeprefix("builtins.")
+        if not isinstance(node.ctx, ast.Load):
+            self._judge_replacement(dotted, node)
+        elif plain != dotted and plain in rules.HANDED_ON and id(node) not in self._called:
+            self.add("refuse", rules.HANDED_ON[plain], plain, node)
         if not isinstance(node.value, ast.Name):
             self.visit(node.value)
 
@@ -212,6 +250,11 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         self._read_text(fold_text(node), node)
+        dotted = self.dotted(node.value) or ""
+        if not isinstance(node.ctx, ast.Load) and (
+            dotted == "sys.modules" or dotted.endswith(".__dict__")
+        ):
+            self.add("refuse", _REPLACES, dotted, node)
         self.generic_visit(node)
 
     def _read_text(self, text: str | None, node: ast.AST) -> None:
@@ -225,46 +268,17 @@ class _Reader(ast.NodeVisitor):
         if not (isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)):
             self.generic_visit(node)
 
-    def visit_Assign(self, node: ast.Assign) -> None:
-        for target in node.targets:
-            self._judge_target(target, node)
-        self.generic_visit(node)
-
-    def visit_AugAssign(self, node: ast.AugAssign) -> None:
-        self._judge_target(node.target, node)
-        self.generic_visit(node)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        self._judge_target(node.target, node)
-        self.generic_visit(node)
-
-    def visit_Delete(self, node: ast.Delete) -> None:
-        for target in node.targets:
-            self._judge_target(target, node)
-        self.generic_visit(node)
-
-    def _judge_target(self, target: ast.AST, node: ast.AST) -> None:
-        """Refuse an assignment into a module that training or its clock relies on."""
-        match target:
-            case ast.Tuple(elts=elts) | ast.List(elts=elts):
-                for each in elts:
-                    self._judge_target(each, node)
-            case ast.Attribute():
-                self._judge_replacement(self.dotted(target) or "", node)
-            case ast.Subscript(value=value):
-                dotted = self.dotted(value) or ""
-                if dotted == "sys.modules" or dotted.endswith(".__dict__"):
-                    self.add("refuse", _REPLACES, dotted, node)
-
     def _judge_replacement(self, dotted: str, node: ast.AST) -> None:
         if dotted.startswith(rules.SETTINGS):
             return
-        if dotted.startswith(rules.FROZEN_MODULES):
+        owner, _, attr = dotted.rpartition(".")
+        if dotted.startswith(rules.FROZEN_MODULES) or (attr in rules.CLOCKS and owner != "self"):
             self.add("refuse", _REPLACES, dotted, node)
         elif dotted.startswith("torch."):
             self.add("note", "replaces a part of torch", dotted, node)
 
     def visit_Call(self, node: ast.Call) -> None:
+        self._called.add(id(node.func))
         name = self.dotted(node.func) or ""
         plain = name.removeprefix("builtins.")
         if plain in rules.HIDING_CALLS:
@@ -321,13 +335,14 @@ class _Reader(ast.NodeVisitor):
             self.add("refuse", _WRITES, place, node)
 
     def visit_Compare(self, node: ast.Compare) -> None:
-        terms = [each for side in (node.left, *node.comparators) for each in _terms_of(side)]
+        sides = (node.left, *node.comparators)
+        terms = [each for side in sides for each in _terms_of(side, self.numbers)]
         names = {each.id for each in terms if isinstance(each, ast.Name)}
         names |= {each.attr for each in terms if isinstance(each, ast.Attribute)}
         counts = [
-            each.value
+            math.floor(abs(number))
             for each in terms
-            if isinstance(each, ast.Constant) and type(each.value) is int and each.value > 1
+            if (number := fold_number(each, self.numbers)) is not None and abs(number) > 1
         ]
         if names & rules.STEP_NAMES and counts:
             what = f"{sorted(names & rules.STEP_NAMES)[0]} against {max(counts)}"
@@ -338,11 +353,93 @@ class _Reader(ast.NodeVisitor):
         return f"{self.dotted(node) or ''}.".startswith(rules.FROZEN_MODULES)
 
 
-def _terms_of(side: ast.AST) -> list[ast.AST]:
+def _terms_of(side: ast.AST, numbers: Mapping[str, float]) -> list[ast.AST]:
     """Give what a side of a comparison is reckoned from; of a remainder, only what is divided."""
+    if fold_number(side, numbers) is not None:
+        return [side]
     match side:
         case ast.BinOp(left=left, op=ast.Mod()):
-            return _terms_of(left)
+            return _terms_of(left, numbers)
         case ast.BinOp(left=left, right=right):
-            return [*_terms_of(left), *_terms_of(right)]
+            return [*_terms_of(left, numbers), *_terms_of(right, numbers)]
+        case ast.UnaryOp(operand=operand):
+            return _terms_of(operand, numbers)
+        case ast.Call(func=ast.Name(id="int" | "float" | "abs" | "round"), args=[inner]):
+            return _terms_of(inner, numbers)
     return [side]
+
+
+def _meanings(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:  # noqa: C901  # a case a form
+    """Give the names that a node gives a meaning to, each with an expression that it stands for."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            for target in targets:
+                yield from _paired(target, value)
+        case ast.AnnAssign(target=target, value=ast.AST() as value):
+            yield from _paired(target, value)
+        case ast.NamedExpr(target=target, value=value):
+            yield from _paired(target, value)
+        case ast.For(target=target, iter=ast.List(elts=elts) | ast.Tuple(elts=elts)):
+            for each in elts:
+                yield from _paired(target, each)
+        case ast.comprehension(target=target, iter=ast.List(elts=elts) | ast.Tuple(elts=elts)):
+            for each in elts:
+                yield from _paired(target, each)
+        case ast.arguments(args=args, defaults=defaults) if defaults:
+            for arg, default in zip(args[-len(defaults) :], defaults, strict=False):
+                yield arg.arg, default
+
+
+def _paired(target: ast.AST, value: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    match target, value:
+        case ast.Name(id=name), _:
+            yield name, value
+        case (
+            ast.Tuple(elts=targets) | ast.List(elts=targets),
+            ast.Tuple(elts=values) | ast.List(elts=values),
+        ):
+            for one, other in zip(targets, values, strict=False):
+                yield from _paired(one, other)
+
+
+_OPERATIONS: Mapping[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Pow: operator.pow,
+    ast.LShift: lambda left, right: int(left) << int(right),
+}  # fmt: skip
+_LARGEST_POWER = 64
+
+
+def fold_number(node: ast.AST, numbers: Mapping[str, float]) -> float | None:
+    """Give the number that an expression of constants amounts to, where it can be told.
+
+    Parameters
+    ----------
+    numbers
+        Names that stand for one number.
+    """
+    match node:
+        case ast.Constant(value=value) if isinstance(value, int | float) and not isinstance(
+            value, bool
+        ):
+            return value if math.isfinite(value) else None
+        case ast.Name(id=name):
+            return numbers.get(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            number = fold_number(operand, numbers)
+            return None if number is None else -number
+        case ast.Call(func=ast.Name(id="int" | "float" | "abs" | "round"), args=[inner]):
+            return fold_number(inner, numbers)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATIONS:
+            one, other = fold_number(left, numbers), fold_number(right, numbers)
+            if one is None or other is None:
+                return None
+            if isinstance(op, ast.Pow | ast.LShift) and abs(other) > _LARGEST_POWER:
+                return None
+            try:
+                found = _OPERATIONS[type(op)](one, other)
+            except (ArithmeticError, ValueError):
+                return None
+            is_real = isinstance(found, int | float) and math.isfinite(found)
+            return found if is_real else None
+    return None

@@ -51,7 +51,10 @@ _OF_EVIDENCE: tuple[Question, ...] = (
 )
 _OF_CHANGE: tuple[Question, ...] = (("base", check_base), ("changes", check_changes))
 _OF_STANDING: tuple[Question, ...] = (("standing", check_standing),)
-_BROKEN = (ValueError, LookupError, TypeError, ArithmeticError, AssertionError, RecursionError)
+_BROKEN = (
+    ValueError, LookupError, TypeError, AttributeError, ArithmeticError, AssertionError,
+    RecursionError,
+)  # fmt: skip
 """What a stranger's content can end in where it does not say what a bundle must."""
 _PROMOTE = "promote again with `infrarsi apply`"
 

@@ -62,6 +62,14 @@ class History:
     elsewhere: list[MachineSearch] = field(default_factory=list)
     """The searches on other machines, the latest last."""
     periods: Periods = field(default_factory=Periods)
+    attempts: dict[str, int] = field(default_factory=dict)
+    """Confirmations begun, by task digest: a task that is locked again starts no new count."""
+    task_digest: str = ""
+
+    @property
+    def num_attempts(self) -> int:
+        """Confirmations of this task that were begun, in whatever lock of it."""
+        return self.attempts.get(self.task_digest, 0)
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> History:
@@ -71,10 +79,12 @@ class History:
             history.fold(event)
         return history
 
-    def fold(self, event: Event) -> None:  # noqa: C901, PLR0912  # one case a kind
+    def fold(self, event: Event) -> None:  # noqa: C901, PLR0912, PLR0915  # one case a kind
         """Take one event in."""
         if event.kind == "locked":
+            attempts = self.attempts
             self.__init__()  # type: ignore[misc]  # a new lock starts a new search
+            self.attempts, self.task_digest = attempts, event.body["task_digest"]
         self.events.append(event)
         self.periods.fold(event)
         body = event.body
@@ -83,6 +93,8 @@ class History:
                 self._work_here()
             case "trial_started":
                 self.remarks[body["trial_id"]] = body.get("remarks", {})
+                begun = int(self.remarks[body["trial_id"]].get("attempt", 0))
+                self.attempts[self.task_digest] = max(self.num_attempts, begun)
                 if body["purpose"] in {
                     "screen",
                     "ablation",

@@ -123,6 +123,73 @@ def test_honest_speedups_are_not_refused(text):
     assert not refused(text), [each.reason for each in audit(text) if each.ruling == "fail"]
 
 
+@pytest.mark.parametrize("text", [
+    "e = exec\ne(text)",
+    "run = __import__\nrun(name)",
+    "e, n = exec, 3\ne(text)",
+    "(e := exec)(text)",
+    "def f(run=exec):\n    run(text)",
+    "for run in [exec]:\n    run(text)",
+    "list(map(exec, [text]))",
+    "[exec][0](text)",
+    "import builtins\nlist(map(builtins.eval, [text]))",
+    "import functools\nhide = functools.partial(eval, text)",
+    "import time\ns = setattr\ns(time, 'perf_counter', f)",
+    "import time\nlist(map(setattr, [time], ['perf_counter'], [f]))",
+    "import sys\ng = getattr\ng(sys, 'modules')",
+    "import time\nfor t in [time]:\n    t.perf_counter = f",
+    "import time\n(t := time)\nt.sleep = f",
+    "import time\ndef g(t=time):\n    t.monotonic = f",
+    "import time\na, b = time, 1\na.time = f",
+    "import torch\nfor torch.cuda.synchronize in [lambda *a: None]:\n    break",
+    "import time\nwith manager() as time.perf_counter:\n    pass",
+    "import time\n[0 for time.monotonic in [f]]",
+    "import time\n(time.perf_counter, x) = f, 1",
+    "[time][0].perf_counter = f",
+    "held().synchronize = f",
+])  # fmt: skip
+def test_other_names_for_what_is_refused_hide_nothing(text):
+    assert refused(text)
+
+
+@pytest.mark.parametrize("text", [
+    "def build(model, compile=True):\n    if compile:\n        model = torch.compile(model)",
+    "compile = True\nif compile:\n    pass",
+    "x = getattr(config, 'dtype', None)\nsetattr(module, 'weight', w)",
+    "model.eval()\nmode = model.eval",
+    "self.synchronize = True",
+    "class T:\n    def start(self):\n        self.perf_counter = 3",
+    "for name in ['q', 'k']:\n    x = getattr(block, name)",
+])  # fmt: skip
+def test_builtins_names_of_the_texts_own_are_not_refused(text):
+    assert not refused(text)
+
+
+@pytest.mark.parametrize(("head", "edit"), [
+    ("import sys as s", "w = [m for k, m in s.modules.items() if k.endswith('ness')]"),
+    ("import torch.nn.functional as F", "F.cross_entropy = fake"),
+    ("from torch import cuda", "cuda.synchronize = lambda: None"),
+    ("import time as t", "t.time = f"),
+    ("import builtins as b", "b.exec(text)"),
+])  # fmt: skip
+def test_a_name_means_what_the_rest_of_its_file_says(head, edit):
+    before = f"{head}\n\ndef train():\n    pass\n"
+    whole = ChangedFile(path="train.py", before=before, after=f"{before}\n{edit}\n")
+    fragment = ChangedFile(path="train.py", before="", after=edit)
+    apart = audit_findings([fragment], None)
+    assert "fail" in audit_findings([fragment], [whole])
+    assert audit_findings([whole], [whole]).count("fail") == 1, "said once"
+    untouched = ChangedFile(path="train.py", before=whole.after, after=f"{whole.after}\nx = 1\n")
+    assert "fail" not in audit_findings(
+        [ChangedFile(path="train.py", before="", after="x = 1")], [untouched]
+    )
+    assert apart  # a fragment alone is judged by what it shows
+
+
+def audit_findings(changed, whole):
+    return [each.ruling for each in judge_audit(changed, whole=whole)]
+
+
 @pytest.mark.parametrize("fragment", [
     "        sys._getframe(1)\n        return x",
     "    else:\n        time.time = f",
@@ -196,6 +263,18 @@ def test_what_deserves_a_readers_eye_is_noted_and_does_not_decide(text, words):
     ("for i, x in y:\n    if self.calls > 64:\n        continue\n    if i <", 26, "inconclusive"),
     ("range(3)):\n    if self.calls > 64:\n        continue\n    if i <", 26, "inconclusive"),
     ("if step + 1 >= 100:\n    skip = True", 26, "inconclusive"),
+    ("if self.calls > 1e4 and i % 3 == 2:\n    pass", 26, "inconclusive"),
+    ("if iter_num > 10**6:\n    skip = True", 26, "inconclusive"),
+    ("if step > 5 * 1000:\n    skip = True", 26, "inconclusive"),
+    ("if step > 1 << 12:\n    skip = True", 26, "inconclusive"),
+    ("if -step < -10000:\n    skip = True", 26, "inconclusive"),
+    ("if int(step) >= int(1e3):\n    skip = True", 26, "inconclusive"),
+    ("LIMIT = 10_000\ndef f(step):\n    if step > LIMIT:\n        skip()", 26, "inconclusive"),
+    ("if step - 1000 > 0:\n    skip = True", 26, "inconclusive"),
+    ("if step < 2 * 3:\n    warm_up()", 26, None),
+    ("step = 0\nwhile step < steps:\n    step += 1", 26, None),
+    ("if step % (10 * 100) == 0:\n    print(loss)", 26, None),
+    ("if step > 2 ** 1e9:\n    pass", 26, "inconclusive"),
     ("if step % 100 == 99:\n    skip = True", 26, "inconclusive"),
     ("if step % 100 == 0:\n    print(loss)", 26, None),
     ("if step < 3:\n    warm_up()\nelse:\n    graph.replay()", 26, None),

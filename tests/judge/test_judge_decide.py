@@ -292,26 +292,13 @@ def test_a_launch_that_failed_leaves_the_confirmation_open(bench):
     assert verdict.speedup is None
 
 
-def test_preparation_that_grows_with_the_updates_ahead_is_refused(bench):
-    case = confirmation_of(bench)
-    blocks = []
-    for number, block in enumerate(case.blocks):
-        launches = []
-        for letter, launch in zip(block.order, block.launches, strict=True):
-            total = 100 * (number + 1)
-            clock = Clock(update_s=0.08, spread=0.02, cold_s=3 + 0.02 * total, seed=number)
-            facts = {"total_updates": total}
-            launches.append(
-                launch if letter == "A" else timed_launch(Recipe(), clock, "x", **facts)
-            )
-        blocks.append(replace(block, launches=tuple(launches)))
-    verdict = judge_confirmation(with_replay(replace(case, blocks=tuple(blocks))))
-    assert verdict.ruling is Ruling.FAIL
-    assert {each.check for each in verdict.reasons} == {"cold_start", "ahead"}
-
-
-@pytest.mark.parametrize(("cold_s", "ruling"), [(4.0, Ruling.PASS), (9.0, Ruling.INCONCLUSIVE)])
-def test_a_start_that_could_hold_the_work_of_all_updates_is_inconclusive(bench, cold_s, ruling):
+@pytest.mark.parametrize(
+    ("cold_s", "ruling"),
+    [(3.3, Ruling.PASS), (4.5, Ruling.INCONCLUSIVE), (9.0, Ruling.INCONCLUSIVE)],
+)
+def test_a_start_that_could_hold_what_the_updates_seem_to_save_is_inconclusive(
+    bench, cold_s, ruling
+):
     case = confirmation_of(bench)
     blocks = [
         replace(block, launches=tuple(
@@ -323,7 +310,7 @@ def test_a_start_that_could_hold_the_work_of_all_updates_is_inconclusive(bench, 
     ]  # fmt: skip
     verdict = judge_confirmation(with_replay(replace(case, blocks=tuple(blocks))))
     assert verdict.ruling is ruling
-    assert {each.check for each in verdict.reasons} == ({"ahead"} if cold_s > 5 else set())
+    assert {each.check for each in verdict.reasons} == ({"ahead"} if cold_s > 4 else set())
 
 
 def test_the_speedup_is_of_the_baselines_own_reference(bench):

@@ -225,19 +225,6 @@ def put_off_by_the_stop(bench):
     return with_launches(bench, change)
 
 
-def prepared(bench):
-    """Each update ahead adds 20 ms to the start, in few updates."""
-
-    def change(number, _place, letter, launch):
-        if letter == "A":
-            return launch
-        total = 10 * (number + 1)
-        clock = Clock(update_s=0.08, spread=0.02, cold_s=3 + 0.02 * total, seed=number)
-        return kept_as_it_was(launch, timed_launch(Recipe(), clock, "x", total_updates=total))
-
-    return with_launches(bench, change)
-
-
 def trained_ahead(bench):
     def change(number, _place, letter, launch):
         if letter == "A":
@@ -360,7 +347,6 @@ CASES = {
     ("timing", "halves"): (slowing, DOUBT),
     ("timing", "flop_floor"): (impossible, FAIL),
     ("timing", "slope"): (put_off_by_the_stop, FAIL),
-    ("timing", "cold_start"): (prepared, FAIL),
     ("timing", "ahead"): (trained_ahead, DOUBT),
     ("timing", "tails"): (put_off_a_little, FAIL),
     ("timing", "speedup"): (lambda b: confirmed(b, winner_s=0.1), FAIL),

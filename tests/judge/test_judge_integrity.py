@@ -15,9 +15,15 @@ def sourced(bench, **changes):
     return bench.case(launch_of(Recipe(), source=source_of(**changes)))
 
 
-def loaded(bench, *files, by_reference=()):
-    case = sourced(bench)
-    evidence = case.candidate.evidence.model_copy(update={"loaded_files": files})
+def loaded(bench, *files, by_reference=(), there=True, own=()):
+    """A case whose candidate loads files; those of the tree were in it from the beginning."""
+    kept = sourced(bench).candidate.source.protected_before
+    inside = {file.removeprefix("/repo/"): "cc" for file in files if there}
+    both = {**kept, "model.py": "cc", **inside}
+    case = sourced(bench, protected_before=both, protected_after=both)
+    evidence = case.candidate.evidence.model_copy(
+        update={"loaded_files": files, "own_modules": own}
+    )
     reference = bench.reference.evidence.model_copy(update={"loaded_files": by_reference})
     return replace(
         case,
@@ -88,6 +94,23 @@ def test_a_module_of_the_repository_passes(bench, file):
     assert rulings(loaded(bench, file))["loaded_files"] == "pass"
 
 
+def test_a_module_that_the_launch_wrote_itself_fails_and_one_that_the_reference_makes_too_does_not(
+    bench,
+):
+    case = loaded(bench, "/repo/_k.py", there=False)
+    (found,) = [each for each in judge_integrity(case) if each.check == "loaded_files"]
+    assert found.ruling == "fail"
+    assert "_k.py" in found.reason
+    generated = loaded(bench, "/repo/_k.py", by_reference=("/other/_k.py",), there=False)
+    assert rulings(generated)["loaded_files"] == "pass"
+
+
+def test_a_module_of_the_interpreters_name_in_a_folder_of_the_script_fails(bench):
+    case = loaded(bench, "/repo/src/numbers.py", own=("numbers",))
+    assert rulings(case)["loaded_files"] == "fail"
+    assert rulings(loaded(bench, "/repo/src/heads.py", own=("heads",)))["loaded_files"] == "pass"
+
+
 def test_code_of_the_users_checkout_fails_though_the_reference_loads_it_too(bench):
     """An editable install of an uncontained trial: what ran was not the trial's code."""
     theirs = "/home/me/repo/src/mine/model.py"
@@ -101,7 +124,10 @@ def test_code_of_the_users_checkout_fails_though_the_reference_loads_it_too(benc
         assert rulings(case)["loaded_files"] == ruling
     own = f"{roots[0]}/src/mine/model.py"
     case = loaded(bench, own)
-    source = source.model_copy(update={"checkout": "/home/me/repo"})
+    there = {"src/mine/model.py": "cc"}
+    source = source.model_copy(
+        update={"checkout": "/home/me/repo", "protected_before": there, "protected_after": there}
+    )
     case = replace(case, candidate=replace(case.candidate, source=source))
     assert rulings(case)["loaded_files"] == "pass"
 

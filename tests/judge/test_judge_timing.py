@@ -17,8 +17,6 @@ from synthetic_training import (
 )
 
 from infrarsi.judge.slope import (
-    cold_start_growth,
-    judge_cold_start,
     judge_slope,
     judge_tails,
     launch_slope,
@@ -259,14 +257,6 @@ def test_a_slope_needs_launches_that_stop_at_different_updates():
     with pytest.raises(ValueError, match="two different"):
         launch_slope([(20, 1.0), (20, 1.1), (20, 1.2)])
     assert judge_slope([(20, 1.0)], 0.1, least_effect=0.03).ruling == "pass"
-
-
-def test_a_cold_start_that_grows_with_the_updates_ahead_fails():
-    ahead = [(100, 3.0), (200, 5.1), (400, 8.9), (800, 17.0)]
-    flat = [(100, 3.0), (200, 3.1), (400, 2.9), (800, 3.0)]
-    assert cold_start_growth(ahead).point == pytest.approx(0.02, rel=0.05)
-    assert judge_cold_start(ahead, 0.1, least_effect=0.03).ruling == "fail"
-    assert judge_cold_start(flat, 0.1, least_effect=0.03).ruling == "pass"
 
 
 def tails_of(bench, clocks):

@@ -61,11 +61,6 @@ class Sitting:
         return len(self.former) == self.sessions
 
 
-def attempt_of(history: History, trial: Trial) -> int:
-    """Give the attempt that a launch belongs to; 0: none."""
-    return int(history.remarks.get(trial.trial_id, {}).get("attempt", 0))
-
-
 def sitting_for(
     workspace: Workspace, history: History, candidate: Candidate, *, sessions: int
 ) -> Sitting:
@@ -77,7 +72,7 @@ def sitting_for(
         It is too early for it, or so many sessions were held and judged already.
     """
     plan = workspace.contract.plan
-    fresh = 1 + max((attempt_of(history, each) for each in history.trials.values()), default=0)
+    fresh = 1 + history.num_attempts
     if sessions == 1:
         return Sitting(fresh, plan.confirmation_blocks)
     former = tuple(history.sessions_of(candidate))

@@ -122,14 +122,18 @@ class Opened:
 
     @cached_property
     def baseline(self) -> Baseline:
-        """What calibration's launches give by today's rules: the stated one is not believed."""
+        """What calibration's launches give by today's rules: the stated one is not believed.
+
+        But for its controls, whose launches a bundle does not hold.
+        """
         history = self.history
         stated, machine = history.baseline, history.machine
         if stated is None or machine is None or stated.peak_flops is None:
             raise BundleError("the bundle holds no calibration", hint=_PROMOTE)
         aa = [history.trials[name] for name in stated.trials]
         nulls = [history.trials[name] for name in stated.null_trials]
-        return baseline_of(self.workspace, machine, aa, nulls, peak_flops=stated.peak_flops)
+        found = baseline_of(self.workspace, machine, aa, nulls, peak_flops=stated.peak_flops)
+        return found.model_copy(update={"controls": stated.controls})
 
     @cached_property
     def judged(self) -> tuple[Verdict, float]:
