@@ -11,14 +11,6 @@ from typing import Any
 
 from infrarsi.records.base import Scalar
 
-_OPERATORS: dict[type[ast.AST], Any] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
-    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
-    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
-    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Not: operator.not_, ast.USub: operator.neg,
-    ast.In: lambda left, right: left in right, ast.NotIn: lambda left, right: left not in right,
-}  # fmt: skip
-
 
 def constraint_holds(expression: str, knobs: Mapping[str, Scalar]) -> bool:
     """Tell whether a constraint between knobs holds for these values.
@@ -57,15 +49,15 @@ class _Reader:
             case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
                 return _OPERATORS[type(op)](self.value_of(operand))
             case ast.BoolOp(op=ast.And(), values=values):
-                return all(self.value_of(each) for each in values)
+                return _all(self.value_of(each) for each in values)
             case ast.BoolOp(op=ast.Or(), values=values):
-                return any(self.value_of(each) for each in values)
+                return _not(_all(_not(self.value_of(each)) for each in values))
             case ast.Compare():
                 return self._comparison(node)
             case _:
                 raise self._unreadable(node)
 
-    def _comparison(self, node: ast.Compare) -> bool:
+    def _comparison(self, node: ast.Compare) -> Any:
         terms = [self.value_of(node.left)]
         for op, right in zip(node.ops, node.comparators, strict=True):
             if type(op) not in _OPERATORS:
@@ -73,7 +65,7 @@ class _Reader:
             is_member = isinstance(op, ast.In | ast.NotIn)
             terms.append(self._members(right) if is_member else self.value_of(right))
         operators = [_OPERATORS[type(op)] for op in node.ops]
-        return all(holds(terms[i], terms[i + 1]) for i, holds in enumerate(operators))
+        return _all(holds(terms[i], terms[i + 1]) for i, holds in enumerate(operators))
 
     def _members(self, node: ast.expr) -> list[Any]:
         if not isinstance(node, ast.Tuple | ast.List | ast.Set):
@@ -85,6 +77,40 @@ class _Reader:
             f"cannot read {ast.unparse(node)!r} in the constraint {self.expression!r}; it may use "
             "knob names, literals, arithmetic, comparisons, `in`, `and`, `or` and `not`"
         )
+
+
+def _not(value: Any) -> Any:
+    """Negate one value, or an array of them element by element."""
+    return value == 0 if hasattr(value, "dtype") else not value
+
+
+def _all(values: Iterable[Any]) -> Any:
+    """Tell whether all hold, element by element where some are arrays; stops at what does not."""
+    found: Any = True
+    for value in values:
+        if not hasattr(value, "dtype"):
+            if not value:
+                return False
+        else:
+            found = (value != 0) & found
+    return found
+
+
+def _is_member(value: Any, members: list[Any]) -> Any:
+    """Tell whether a value, or each of an array, is among some."""
+    if not hasattr(value, "dtype"):
+        return value in members
+    return _not(_all(value != each for each in members))
+
+
+_OPERATORS: dict[type[ast.AST], Any] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul,
+    ast.Div: operator.truediv, ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Not: _not, ast.USub: operator.neg,
+    ast.In: _is_member,
+    ast.NotIn: lambda left, right: _not(_is_member(left, right)),
+}  # fmt: skip
 
 
 def first_broken(constraints: Iterable[str], knobs: Mapping[str, Scalar]) -> str | None:

@@ -9,6 +9,9 @@ from infrarsi.records.candidate import Candidate, Patch
 from infrarsi.records.estimate import Estimate
 from infrarsi.records.task import Knob
 
+UNKNOWN_CAPACITY = 2**62
+"""Bytes, where nobody knows how much memory there is: some launches ran out of it all the same."""
+
 
 class Space(Record):
     """The joint space that is searched."""
@@ -29,6 +32,11 @@ class Space(Record):
     unit: str = ""
     """What ``update_s`` is the time of: empty for an update; in tables of throughput ``token/GPU``,
     or ``work`` where all that is known is that it goes with tokens."""
+
+    @property
+    def knows_capacity(self) -> bool:
+        """Whether it is known how much memory there is."""
+        return self.capacity_bytes < UNKNOWN_CAPACITY
 
 
 class Observation(Record):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from infrarsi.records.history import Observation, Space, Suggestion
-from infrarsi.search.strategies import suggest_next
+from infrarsi.search.strategies import OURS, suggest_next
 
 
 def suggest_batch(
@@ -15,7 +15,9 @@ def suggest_batch(
     """Suggest up to ``num`` candidates to be tried at the same time.
 
     Each is chosen as if those before it had come out as predicted (the "Kriging believer" of
-    Ginsbourger, Le Riche and Carraro, 2010), so that they do not ask the same question.
+    Ginsbourger, Le Riche and Carraro, 2010), so that they do not ask the same question. For rivals,
+    which have no such models, as if they had come out as slow as the slowest seen (their "constant
+    liar").
 
     Parameters
     ----------
@@ -25,7 +27,7 @@ def suggest_batch(
         How many trials can run beside each other. Those of one machine cannot: they would
         slow each other down.
     how
-        Everything else that ``suggest_next`` takes, but for ``predict``.
+        Everything else that ``suggest_next`` takes, ``strategy`` among it.
 
     Raises
     ------
@@ -34,13 +36,22 @@ def suggest_batch(
     """
     chosen: list[Suggestion] = []
     believed = list(observations)
+    is_ours = how["strategy"] in OURS
+    slowest = max((each.update_s for each in observations if each.update_s), default=None)
     while len(chosen) < num:
-        made = suggest_next(space, believed, predict=True, **how)
+        made = suggest_next(space, believed, **{"predict": is_ours, **how})
         if made is None:
             break
         chosen.append(made)
-        believed.append(_as_predicted(made))
+        believed.append(_as_predicted(made) if is_ours else _as_slow(made, slowest, space))
     return tuple(chosen)
+
+
+def _as_slow(made: Suggestion, slowest: float | None, space: Space) -> Observation:
+    status: Literal["ok", "failed"] = "failed" if slowest is None else "ok"
+    return Observation(
+        candidate=made.candidate, status=status, update_s=slowest, cost_s=space.default_cost_s
+    )
 
 
 def _as_predicted(made: Suggestion) -> Observation:

@@ -53,6 +53,7 @@ class MemoryModel:
     ) -> None:
         self._formula = formula
         self._columns = memory_columns(lattice)
+        self._knows_capacity = lattice.space.knows_capacity
         self._log_capacity = float(np.log(max(lattice.space.capacity_bytes, 1)))
         used = [(point, each) for point, each in seen if each.status in ("ok", "oom")]
         num = lattice.num_knobs + lattice.num_patches
@@ -61,7 +62,7 @@ class MemoryModel:
         self.coefficients: Floats = formula.mean if formula else np.zeros(0)
         prior = self._prior(lattice) if believed is None else believed(self._prior(lattice))
         outcome = np.array([self._outcome(each) for each in observations])
-        censored = np.array([_censoring(each) for each in observations], dtype=np.int64)
+        censored = np.array([self._censoring(each) for each in observations], dtype=np.int64)
         for _ in range(_LINEARISATIONS if formula else 0):
             data = TobitData(self._design(points), outcome - self._offset(points), censored)
             found = most_likely_tobit(data, prior)[: len(self.coefficients)]
@@ -145,8 +146,15 @@ class MemoryModel:
         value, slopes = self._formula.at(points, self.coefficients)
         return np.asarray(value - slopes @ self.coefficients)
 
+    def _censoring(self, observation: Observation) -> int:
+        """Tell what is known: 0 a peak, +1 it lies above the capacity, -1 below."""
+        if observation.status == "oom":
+            return 1
+        # A peak means nothing beside a capacity that nobody knows.
+        return 0 if observation.peak_bytes and self._knows_capacity else -1
+
     def _outcome(self, observation: Observation) -> float:
-        if _censoring(observation):
+        if self._censoring(observation):
             return self._log_capacity
         return float(np.log(observation.peak_bytes or 1))
 
@@ -183,9 +191,3 @@ class MemoryModel:
                 slopes = np.linalg.lstsq(table, claims, rcond=None)[0]
                 mean[place : place + table.shape[1]] = slopes.tolist()
             place += table.shape[1]
-
-
-def _censoring(observation: Observation) -> int:
-    if observation.status == "oom":
-        return 1
-    return 0 if observation.peak_bytes else -1

@@ -58,15 +58,21 @@ class MemoryFormula:
 
 def formulas_of(
     lattice: Lattice, beliefs: Beliefs
-) -> tuple[TimeFormula, MemoryFormula] | tuple[None, None]:
-    """Give both formulas, or neither where the space's context does not give the model's shape."""
+) -> tuple[TimeFormula, MemoryFormula | None] | tuple[None, None]:
+    """Give both formulas, or neither where the space's context does not give the model's shape.
+
+    A formula of memory says nothing of what fits where nobody knows how much there is.
+    """
     if not lattice.space.context:
         return None, None
     configurations = Configurations(lattice)
     if not configurations.is_complete:
         return None, None
     unit = lattice.space.unit
-    return TimeFormula(configurations, beliefs, unit=unit), MemoryFormula(configurations, beliefs)
+    time = TimeFormula(configurations, beliefs, unit=unit)
+    if not lattice.space.knows_capacity:
+        return time, None
+    return time, MemoryFormula(configurations, beliefs)
 
 
 def default_beliefs() -> Beliefs:

@@ -67,9 +67,10 @@ class Configurations:
         self._tables = [_numbers(knob.values) for knob in lattice.knobs]
         self._names = [knob.name for knob in lattice.knobs]
         self.hardware: Hardware = hardware_of(str(lattice.space.context.get("gpu", "")))
-        sample = self.of(np.array([lattice.reference], dtype=np.int64))
+        sample = self.of(_some_of_each_value(lattice))
         self.is_complete = all(
-            name in sample and bool(np.isfinite(sample[name]).all()) for name in NEEDED
+            name in sample and bool((np.isfinite(sample[name]) & (sample[name] > 0)).all())
+            for name in NEEDED
         )
 
     def of(self, points: Ints) -> dict[str, Floats]:
@@ -87,6 +88,19 @@ class Configurations:
             if computed is not None:
                 known[name] = computed
         return completed({canonical(name): value for name, value in known.items()}, num)
+
+
+def _some_of_each_value(lattice: Lattice) -> Ints:
+    """Give the whole pool, or else the reference and its neighbours along each knob."""
+    if lattice.pool is not None:
+        return lattice.pool
+    rows = [lattice.reference]
+    for i, knob in enumerate(lattice.knobs):
+        rows += [
+            (*lattice.reference[:i], value, *lattice.reference[i + 1 :])
+            for value in range(len(knob.values))
+        ]
+    return np.array(rows, dtype=np.int64)
 
 
 def completed(known: dict[str, Floats], num: int) -> dict[str, Floats]:

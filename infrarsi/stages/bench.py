@@ -22,7 +22,7 @@ from infrarsi.stages.tables.standings import budgets_of, standings_of
 from infrarsi.store.table import Table, TableTask, read_table
 
 _JOURNAL = "replays.jsonl"
-_METHOD = 2
+_METHOD = 3
 """Raised when replays made before are no longer what would be made now."""
 _TELL_EVERY_S = 10.0
 _FOR_RIVALS = {"formulas": True, "beliefs": "none", "constants": 1.0}
@@ -136,8 +136,8 @@ class _Maker:
             else None
         )
         done = replay(
-            self._pools[task.name], self._plan, strategy=strategy, task=task.name, seed=seed,
-            beliefs=shifted_constants(self._plan.constants, seed=seed), learnt=learnt,
+            self._pools[task.name], plan, strategy=strategy, task=task.name, seed=seed,
+            beliefs=shifted_constants(plan.constants, seed=seed), learnt=learnt,
         )  # fmt: skip
         self._journal.add(key, done)
         return done

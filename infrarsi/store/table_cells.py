@@ -10,6 +10,10 @@ from infrarsi.records.table import TableKnob
 
 _BLANK = {"", "nan", "NaN", "NA", "N/A", "null", "NULL", "None"}
 _SWITCHES = {"true": True, "false": False}
+_CARRIED = {
+    "1": True, "1.0": True, "true": True, "yes": True, "on": True,
+    "0": False, "0.0": False, "false": False, "no": False, "off": False,
+}  # fmt: skip
 
 
 def is_blank(cell: str) -> bool:
@@ -42,12 +46,32 @@ def scalar_of(cell: str) -> Scalar:
 def read_knob(name: str, knob: TableKnob, cell: str, *, line: int) -> Scalar:
     """Give a knob's value: a word, a switch or ``None`` for a category, else a number.
 
+    Of a patch: whether it is carried; a blank cell says that it is not.
+
     Raises
     ------
     TableError
-        It is no number, or not above 0 where its scale is of doublings.
+        It is no number, or not above 0 where its scale is of doublings; it does not say whether a
+        patch is carried; or it is a word, and words have no order in which memory could rise.
     """
     value = scalar_of(cell)
+    if knob.patch:
+        carried = False if value is None else _CARRIED.get(cell.strip().lower())
+        if carried is None:
+            raise TableError(
+                f"line {line}: the patch {name!r} is {cell.strip()!r}, which does not say whether "
+                "it is carried",
+                hint="write 0 or 1, or leave `patch` out where the column is a setting",
+            )
+        return carried
+    if knob.scale == "category" and knob.raises_memory:
+        if isinstance(value, str):
+            raise TableError(
+                f"line {line}: the knob {name!r} is {value!r}, and words have no order in which "
+                f"memory goes {knob.raises_memory}",
+                hint="write numbers in that order, or leave raises_memory out",
+            )
+        return value
     if knob.scale == "category":
         return value if isinstance(value, bool) or value is None else cell.strip()
     if isinstance(value, str):

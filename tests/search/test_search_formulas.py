@@ -8,7 +8,7 @@ from truths import GIB, knob
 
 from infrarsi.records.beliefs import Beliefs
 from infrarsi.records.candidate import Candidate, Effect
-from infrarsi.records.history import Observation, Space
+from infrarsi.records.history import UNKNOWN_CAPACITY, Observation, Space
 from infrarsi.search import footprint, step_time
 from infrarsi.search.hardware import hardware_of
 from infrarsi.search.lattice import Lattice
@@ -176,9 +176,48 @@ def test_tasks_that_disagree_leave_more_doubt_than_tasks_that_agree():
         each = [Beliefs(time={"compute": Effect(mean=mean, sd=0.1)}) for mean in means]
         return pooled(each).time["compute"]
 
-    agreed, apart, alone = told(0.3, 0.31, 0.29), told(-0.5, 0.3, 1.1), told(0.3)
-    assert agreed.mean == pytest.approx(apart.mean, abs=0.01) == pytest.approx(0.3, abs=0.01)
+    # Around the prior's own mean, so that it pulls nothing.
+    agreed, apart, alone = told(0.5, 0.51, 0.49), told(-0.3, 0.5, 1.3), told(0.5)
+    assert agreed.mean == pytest.approx(apart.mean, abs=0.01) == pytest.approx(0.5, abs=0.01)
     assert agreed.sd < alone.sd < apart.sd
+
+
+def test_what_no_task_told_anything_of_stays_as_unsure_as_it_was():
+    prior = default_beliefs().time["tensor_network"]
+    silent = Beliefs(time={"tensor_network": prior, "compute": Effect(mean=0.7, sd=0.1)})
+    found = pooled([silent] * 30).time
+    assert "tensor_network" not in found
+    alone = (0.7 / 0.1**2 - 0.5 / 0.3**2) / (1 / 0.1**2 - 1 / 0.3**2)
+    assert found["compute"].mean == pytest.approx(alone, abs=0.01), "the prior's pull is gone"
+    one, many = (pooled([silent] * count).time["compute"].sd for count in (1, 3))
+    assert many < one
+
+
+def test_a_derived_quantity_may_compare_and_is_computed_for_every_configuration():
+    space = space_of(derived={**DERIVED, "offload": "3 * (zero_stage == 3 and not recompute)"})
+    lattice = Lattice(space)
+    configurations = Configurations(lattice)
+    points = np.array(lattice.listing())
+    found = configurations.of(points)["offload"]
+    alone = [float(configurations.of(point[None])["offload"][0]) for point in points]
+    assert found.tolist() == alone
+    assert set(alone) == {0.0, 3.0}
+
+
+@pytest.mark.parametrize("values", [(0, 1, 2), (-1, 1, 2)])
+def test_a_shape_that_cannot_be_meant_makes_no_formula(values):
+    knobs = tuple(
+        knob("micro_batch", values, 1, "up") if each.name == "micro_batch" else each
+        for each in space_of().knobs
+    )
+    assert formulas_of(Lattice(space_of(knobs=knobs)), Beliefs()) == (None, None)
+
+
+def test_without_a_known_capacity_there_is_a_formula_of_time_alone():
+    lattice = Lattice(space_of(capacity_bytes=UNKNOWN_CAPACITY))
+    time, memory = formulas_of(lattice, Beliefs())
+    assert time is not None
+    assert memory is None
 
 
 def test_beliefs_move_the_coefficients_that_they_name_and_no_other():

@@ -3,18 +3,20 @@
 import json
 import xml.etree.ElementTree as ET
 
+import numpy as np
 import pytest
 from measured_tables import SIDECAR, changed, rows_of, write_table
 
 from infrarsi.errors import TableError, UsageError
 from infrarsi.records.bench import BenchPlan
 from infrarsi.records.history import Observation
+from infrarsi.records.table import MetricColumn
 from infrarsi.render.bench import bench_markdown
 from infrarsi.search.acquisition import Models
 from infrarsi.search.lattice import Lattice
 from infrarsi.stages.bench import bench
-from infrarsi.stages.tables.other_tasks import OtherTasks
-from infrarsi.stages.tables.replaying import pool_of, replay
+from infrarsi.stages.tables.other_tasks import OtherTasks, size_of
+from infrarsi.stages.tables.replaying import _unit, pool_of, replay
 from infrarsi.store.table import read_table
 
 
@@ -139,6 +141,93 @@ def test_what_other_sizes_teach_is_no_worse_than_nothing(place, tmp_path):
     assert standing(report, "infrarsi").found[2].point > 0.9
 
 
+def test_ooms_are_learnt_where_nobody_knows_how_much_memory_there_was(tmp_path):
+    sidecar = {name: each for name, each in SIDECAR.items() if name != "memory"}
+    table = read_table(write_table(tmp_path, rows_of(sizes=(7.0,)), sidecar=sidecar))
+    pool = pool_of(table.sidecar, table.tasks[0])
+    lattice = Lattice(pool.space, pool=pool.points)
+    ooms = [each for each in pool.rows if each.status == "oom"]
+    fitted = [each for each in pool.rows if each.status == "ok"]
+    assert len(ooms) >= 4
+    seen = [
+        Observation(
+            candidate=pool.candidate_of(row), status=row.status, update_s=row.value, cost_s=1.0
+        )
+        for row in (*ooms[::2], *fitted[::4])
+    ]  # fmt: skip
+    models = Models(lattice, seen)
+    chance = dict(
+        zip(map(tuple, lattice.pool.tolist()), models.memory.p_fits(lattice.pool), strict=True)
+    )
+    ran_out, stayed = (
+        np.mean([chance[lattice.point_of(pool.candidate_of(row))] for row in rows])
+        for rows in (ooms, fitted)
+    )
+    assert ran_out < 0.3
+    assert stayed > 0.8
+
+
+@pytest.mark.parametrize(("carried", "left_off"), [("1", "0"), ("yes", "no"), ("True", "")])
+def test_a_patch_is_carried_or_not_however_that_is_written(tmp_path, carried, left_off):
+    rows = []
+    for row in rows_of(sizes=(1.1,)):
+        faster = dict(row, fused=carried)
+        if faster["tokens_per_s_per_gpu"] != "":
+            faster["tokens_per_s_per_gpu"] = 1.5 * float(row["tokens_per_s_per_gpu"])
+        rows += [dict(row, fused=left_off), faster]
+    knobs = {**SIDECAR["knobs"], "fused": {"patch": True}}
+    table = read_table(write_table(tmp_path, rows, sidecar={**SIDECAR, "knobs": knobs}))
+    pool = pool_of(table.sidecar, table.tasks[0])
+    assert len(pool.places) == len(pool.rows) == len(rows)
+    assert sorted(set(pool.points[:, -1].tolist())) == [0, 1]
+
+
+@pytest.mark.parametrize(("cell", "knob", "words"), [
+    ("maybe", {"patch": True}, "does not say whether"),
+    ("full", {"raises_memory": "down"}, "words have no order"),
+])  # fmt: skip
+def test_a_cell_that_says_nothing_of_a_patch_or_an_order_is_refused(tmp_path, cell, knob, words):
+    rows = [dict(row, extra=cell) for row in rows_of(sizes=(1.1,))]
+    sidecar = {**SIDECAR, "knobs": {**SIDECAR["knobs"], "extra": knob}}
+    with pytest.raises(TableError, match=words):
+        read_table(write_table(tmp_path, rows, sidecar=sidecar))
+
+
+@pytest.mark.parametrize(("metric", "unit"), [
+    ({"column": "x", "direction": "max", "unit": "tokens/s/GPU"}, "token/GPU"),
+    ({"column": "tokens_per_s", "direction": "max"}, "work"),
+    ({"column": "samples_s", "direction": "max", "unit": "samples/s"}, "work"),
+    ({"column": "speed", "direction": "max", "unit": "steps/s"}, ""),
+    ({"column": "it_per_s", "direction": "max", "unit": "it/s"}, ""),
+    ({"column": "step_time_s", "direction": "min", "unit": "s"}, ""),
+    ({"column": "ms_per_token", "direction": "min", "unit": "ms/token"}, "work"),
+    ({"column": "s_per_sample", "direction": "min", "unit": "s"}, "work"),
+    ({"column": "throughput", "direction": "max"}, "work"),
+])  # fmt: skip
+def test_what_a_metric_is_the_time_of_is_told_by_its_unit(metric, unit):
+    assert _unit(MetricColumn(**metric)) == unit
+
+
+def test_the_models_size_is_known_by_its_other_names_too(tmp_path):
+    rows = [
+        {("num_params_b" if k == "params_b" else k): v for k, v in row.items()}
+        for row in rows_of(gpus=(8, 16))
+    ]
+    named = {**SIDECAR, "task": ["num_params_b", "num_gpus"]}
+    named["context"] = {
+        ("num_params_b" if k == "params_b" else k): v for k, v in SIDECAR["context"].items()
+    }
+    table = read_table(write_table(tmp_path, rows, sidecar=named))
+    sizes = {size_of(task) for task in table.tasks}
+    assert sizes == {1.1, 7.0}
+    asked = []
+    others = OtherTasks(table)
+    others._beliefs = lambda task: asked.append(size_of(task))
+    others.true_of(table.tasks[0])
+    assert size_of(table.tasks[0]) not in asked
+    assert asked
+
+
 def test_trials_chosen_at_once_differ_and_find_nearly_what_single_ones_do(place, tmp_path):
     report, _ = run(place, tmp_path, "infrarsi", "random", trials=8, batch=4)
     assert standing(report, "infrarsi").found[8].point > 0.95
@@ -171,7 +260,9 @@ def test_coefficients_learnt_elsewhere_weigh_less_the_worse_they_explain_the_tri
     assert len(seen) >= 4
     trusted, doubted = (Models(lattice, seen, learnt=each).trust for each in (true, false))
     assert trusted[0] > 0.5 > doubted[0]
-    assert Models(lattice, [], learnt=false).trust == (0.7, 0.7), "before any trial nobody knows"
+    assert Models(lattice, [], learnt=false).trust == pytest.approx((0.7, 0.7)), (
+        "before any trial nobody knows"
+    )
 
 
 def test_constants_that_are_wrong_by_two_are_learnt_away(place, tmp_path):

@@ -73,7 +73,7 @@ def recall(
         if known is not None and known.beliefs and banks.is_named:
             _record(workspace, history, Experience(note="switched off"), tell)
         return
-    if known is not None and not banks.is_named:
+    if not banks.is_named and (known is not None or history.screenings):
         return
     found = experience_for(workspace, history, packs_in(banks, tell=tell))
     if (found.beliefs or known is not None) and found != known:

@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 
+from infrarsi.records.base import Scalar
 from infrarsi.records.beliefs import Beliefs
 from infrarsi.records.candidate import Effect
 from infrarsi.records.history import Observation
 from infrarsi.search.learning import learned, pooled
 from infrarsi.search.physics import default_beliefs
+from infrarsi.search.quantities import canonical
 from infrarsi.stages.tables.replaying import pool_of
 from infrarsi.store.table import Table, TableTask
 
@@ -49,9 +51,16 @@ class OtherTasks:
 
 
 def _is_of_another_size(one: TableTask, other: TableTask) -> bool:
-    if _SIZE in one.context and _SIZE in other.context:
-        return one.context[_SIZE] != other.context[_SIZE]
-    return one.name != other.name
+    sizes = [size_of(each) for each in (one, other)]
+    if sizes[0] is None and sizes[1] is None:
+        return one.name != other.name
+    return None not in sizes and sizes[0] != sizes[1]
+
+
+def size_of(task: TableTask) -> Scalar:
+    """Give the model's size, whatever its column is called; ``None`` where it is not known."""
+    sizes = [value for name, value in task.context.items() if canonical(name) == _SIZE]
+    return sizes[0] if sizes else None
 
 
 def _learned(table: Table, task: TableTask) -> Beliefs | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 import zlib
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from infrarsi.records.beliefs import Beliefs
 from infrarsi.records.bench import BenchPlan, Replay, Step
 from infrarsi.records.candidate import Candidate, Edit, Effect, Patch
 from infrarsi.records.constraint import expression_value
-from infrarsi.records.history import Observation, Space
+from infrarsi.records.history import UNKNOWN_CAPACITY, Observation, Space
 from infrarsi.records.table import MetricColumn, Row, Sidecar, TableKnob
 from infrarsi.records.task import Environment, Knob
 from infrarsi.search import suggest_batch, suggest_next
@@ -26,8 +27,8 @@ from infrarsi.search.physics import PER_TOKEN, SOME_WORK
 from infrarsi.store.table import TableTask
 
 _LEAST_NOISE_SD = 0.01
-_UNKNOWN_CAPACITY = 2**62
-"""Bytes, where a table says nothing of memory: everything fits."""
+_OF_WORK = re.compile(r"tok|sample|seq|example|image|epoch|byte|word|char|flop|mfu", re.IGNORECASE)
+"""Units of metrics that go with the tokens trained on; other ones are of updates."""
 _MOST_COMPLETED = 20_000
 
 
@@ -68,7 +69,7 @@ def pool_of(sidecar: Sidecar, task: TableTask, *, complete: bool = False) -> Poo
     space = Space(
         knobs=knobs,
         patches=tuple(_patch(name, knob) for name, knob in carried.items()),
-        capacity_bytes=task.capacity_bytes or _UNKNOWN_CAPACITY, default_cost_s=1.0,
+        capacity_bytes=task.capacity_bytes or UNKNOWN_CAPACITY, default_cost_s=1.0,
         context=task.context, derived=sidecar.derived,
         unit=_unit(sidecar.metric),
     )  # fmt: skip
@@ -89,10 +90,17 @@ def pool_of(sidecar: Sidecar, task: TableTask, *, complete: bool = False) -> Poo
 
 
 def _unit(metric: MetricColumn) -> str:
-    """Give what a row's seconds are the time of, as the formulas have it."""
+    """Give what a row's seconds are the time of, as the formulas have it.
+
+    By the unit, else by the column's name; of neither, throughput is of tokens and a time of an
+    update.
+    """
     if metric.unit == "tokens/s/GPU" and metric.direction == "max":
         return PER_TOKEN
-    return SOME_WORK if metric.direction == "max" else ""
+    said = f"{metric.unit} {metric.column}"
+    if re.search(r"\b(steps?|iter|iterations?|its?|updates?)(/|_per_|\b)", said, re.IGNORECASE):
+        return ""
+    return SOME_WORK if _OF_WORK.search(said) or metric.direction == "max" else ""
 
 
 def _patch(name: str, knob: TableKnob) -> Patch:

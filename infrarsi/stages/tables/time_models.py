@@ -15,11 +15,11 @@ from infrarsi.search.calibration import score_predictions
 from infrarsi.search.lattice import Lattice
 from infrarsi.search.mixture import Bools, Floats
 from infrarsi.search.physics import formulas_of
+from infrarsi.search.quantities import canonical
 from infrarsi.search.runtime import RuntimeModel
 from infrarsi.stages.tables.replaying import Pool, pool_of
 from infrarsi.store.table import Table, TableTask
 
-_SIZE = "params_b"
 _LEVEL = 0.9
 _MOST_ROWS = 700
 """Rows learnt from: more make no difference and take long."""
@@ -48,8 +48,10 @@ def score_times(table: Table) -> list[TimeScore]:
 
 def joined_pool(table: Table) -> tuple[Pool, Floats] | None:
     """Make one pool of all tasks, in which what tells them apart are knobs like others."""
-    tasks = [task for task in table.tasks if isinstance(task.context.get(_SIZE), int | float)]
-    if len({task.context[_SIZE] for task in tasks}) < 2:
+    named = [name for task in table.tasks for name in task.context if canonical(name) == "params_b"]
+    size = named[0] if named else "params_b"
+    tasks = [task for task in table.tasks if _is_number(task.context.get(size))]
+    if len({task.context[size] for task in tasks}) < 2:
         return None
     columns = [
         name
@@ -75,7 +77,7 @@ def joined_pool(table: Table) -> tuple[Pool, Floats] | None:
     whole = TableTask("all tasks", {}, same, rows, capacity)
     knobs = {**table.sidecar.knobs, **{name: TableKnob(scale="linear") for name in varying}}
     sidecar = table.sidecar.model_copy(update={"knobs": knobs})
-    sizes = np.array([float(str(row.knobs.get(_SIZE, same.get(_SIZE)))) for row in rows])
+    sizes = np.array([float(str(row.knobs.get(size, same.get(size)))) for row in rows])
     return pool_of(sidecar, whole), sizes
 
 
