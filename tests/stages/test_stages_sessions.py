@@ -45,6 +45,24 @@ def hold(search, *, sessions=2, recipe=None, killed=False):
         return conclude(workspace, candidate, rows, sitting=sitting)
 
 
+def lock_again(search, **changed):
+    with search._writing() as workspace:
+        body = workspace.ledger.of_kind("locked")[-1].body
+        workspace.ledger.append("locked", {**body, **changed})
+
+
+def test_locking_the_same_task_again_starts_no_new_count_of_attempts(search):
+    first = due(search, sessions=1)
+    hold(search, sessions=1, killed=True)
+    assert (first.attempt, due(search, sessions=1).attempt) == (1, 2)
+    lock_again(search)
+    assert due(search, sessions=1).attempt == 2
+    lock_again(search, task_digest="0" * 64)
+    assert due(search, sessions=1).attempt == 1
+    lock_again(search, task_digest=search.contract.task.digest())
+    assert due(search, sessions=1).attempt == 2
+
+
 def passes_alone(search, **options):
     with pytest.raises(InconclusiveError, match="passed") as error:
         hold(search, **options)

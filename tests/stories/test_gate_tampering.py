@@ -18,6 +18,7 @@ from infrarsi.records.statement import (
     STATEMENT,
 )
 from infrarsi.records.verdict import Ruling
+from infrarsi.stages.gate import _answer
 
 pytestmark = pytest.mark.training
 
@@ -269,6 +270,17 @@ def wider_bands(pull):
     pull.sign()
 
 
+def controls_that_the_verdict_does_not_speak_of(pull):
+    blind = {"kind": "coarse_gradients", "what": "", "trial_id": "t0001", "seen_by": []}
+    seen = {**blind, "kind": "frozen_tensor", "seen_by": ["numerics loss"]}
+
+    def tried(body):
+        return {**body, "baseline": {**body["baseline"], "controls": [seen, blind]}}
+
+    pull.forge(lambda events, _: with_body(events, "baseline", tried))
+    pull.sign()
+
+
 def other_settings_of_a_launch(pull):
     def slower(body):
         is_reference = body["arm"] == "reference"
@@ -394,6 +406,7 @@ TAMPERINGS = [
     (a_stop_that_was_chosen, "schedule", "is not the one that was due"),
     (another_patch_in_the_ledger, "changes", "train.py in the head is not what was confirmed"),
     (a_patch_of_a_protected_file, "patch", "a patch edits README.md"),
+    (controls_that_the_verdict_does_not_speak_of, "verdict", "is not what the judge says"),
     (another_subject, "statement", "subject is not what was promoted: tree"),
     (another_reference_tree, "patch", "does not apply"),
     (a_reference_that_was_never_pushed, "patch", "is not in this clone"),
@@ -426,3 +439,13 @@ def test_no_byte_of_what_was_promoted_can_be_another(pull, path):
         report = pull.gate()
         assert report.ruling is Ruling.FAIL, place
         assert report.refusals[0].check in {"bundle", "signature", "changes"}
+
+
+@pytest.mark.parametrize("error", [AttributeError("no get"), KeyError("x"), RecursionError()])
+def test_whatever_a_strangers_bundle_ends_in_is_a_refusal_and_no_traceback(error):
+    def question():
+        raise error
+
+    check = _answer("bundle", question)
+    assert check.ruling == "fail"
+    assert "does not say what one must" in check.reason
