@@ -180,6 +180,8 @@ def test_experience_is_recalled_once_and_stands_in_the_ledger(tmp_path):
     other = read_pack(own).model_copy(update={"id": "f" * 12, "label": "other"})
     write_pack(tmp_path / "bank", other)
     history = told_of(search, Banks(tmp_path / "bank"), said)
+    assert history.here.experience is None, "one that goes on makes the choices that it would have"
+    history = told_of(search, Banks(tmp_path / "bank", is_named=True), said)
     experience = history.here.experience
     assert [each.label for each in experience.sources] == ["other"]
     assert experience.sources[0].distance == 0
@@ -194,7 +196,8 @@ def test_experience_is_recalled_once_and_stands_in_the_ledger(tmp_path):
     assert "switched off" in said[-1]
 
 
-def test_a_broken_pack_is_told_and_passed_over_unless_the_bank_was_named(search, tmp_path):
+def test_a_broken_pack_is_told_and_passed_over_unless_the_bank_was_named(tmp_path):
+    search = Search(tmp_path / "training").measure()
     (tmp_path / "broken.yaml").write_text("a: [")
     said = []
     assert told_of(search, Banks(tmp_path), said).here.experience is None
